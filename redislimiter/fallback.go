@@ -1,0 +1,175 @@
+package redislimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	defaultCooldown = 500 * time.Millisecond
+	defaultFailures = 5
+)
+
+// A Fallback asks Primary, and Secondary when Primary gives no decision: fail
+// open with [Open], fail closed with [Closed], or keep limiting in this
+// process with a [Memory] whose limits are divided by [Limit.Share].
+//
+// After Failures failures in a row it stops asking Primary for Cooldown, so
+// that an outage costs nothing per request. Then one request is the probe
+// while the others still get Secondary; its success brings all back to
+// Primary. Results say in their Source who decided.
+//
+// A caller that gives up, or asks for what can never be allowed, gets that
+// error and is no failure of Primary. Secondary has to decide at once; Primary
+// has to return when its context is done, as everything in this package does.
+//
+// Fields are set before the first use. A Fallback must not be copied after it.
+type Fallback struct {
+	Primary   Allower // required
+	Secondary Allower // required
+
+	// Timeout bounds Primary. 0 leaves it to Primary and the caller.
+	Timeout time.Duration
+	// Cooldown is how long Primary is left alone. 0 means 500 ms.
+	Cooldown time.Duration
+	// Failures is how many in a row it takes. 0 means 5.
+	Failures int
+
+	// OnError hears each failure of Primary, before Secondary is asked.
+	// errors.Is(err, ErrMisconfigured) tells what an operator has to mend
+	// from an outage that ends by itself. It is called by the goroutine that
+	// asks, so it has to be quick, and often during an outage until the
+	// Cooldown begins. nil ignores failures, which then show in Source only.
+	OnError func(error)
+
+	once    sync.Once
+	breaker *gobreaker.CircuitBreaker[Result]
+	invalid error
+}
+
+// A callersError is not Primary's fault: it passes through, uncounted.
+type callersError struct{ error }
+
+// AllowN asks Primary, or Secondary if Primary gives no decision.
+func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error) {
+	f.once.Do(f.setUp)
+	if f.invalid != nil {
+		return Result{}, f.invalid
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	result, err := f.breaker.Execute(func() (Result, error) { return f.primary(ctx, key, n) })
+	if err == nil {
+		return result, nil
+	}
+	var callers callersError
+	if errors.As(err, &callers) {
+		return Result{}, callers.error
+	}
+	resting := errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+	if !resting && f.OnError != nil {
+		f.OnError(err)
+	}
+	return f.secondary(ctx, key, n)
+}
+
+// Allow is shorthand for AllowN(ctx, key, 1).
+func (f *Fallback) Allow(ctx context.Context, key string) (Result, error) {
+	return f.AllowN(ctx, key, 1)
+}
+
+func (f *Fallback) setUp() {
+	f.invalid = f.validate()
+	cooldown, failures := f.Cooldown, f.Failures
+	if cooldown == 0 {
+		cooldown = defaultCooldown
+	}
+	if failures == 0 {
+		failures = defaultFailures
+	}
+	f.breaker = gobreaker.NewCircuitBreaker[Result](gobreaker.Settings{
+		MaxRequests: 1,
+		Timeout:     cooldown,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(failures) },
+		IsExcluded: func(err error) bool {
+			var callers callersError
+			return errors.As(err, &callers)
+		},
+	})
+}
+
+func (f *Fallback) validate() error {
+	text := ""
+	switch {
+	case f.Primary == nil:
+		text = "Primary is nil"
+	case f.Secondary == nil:
+		text = "Secondary is nil: choose Open, Closed or a Memory"
+	case f.Timeout < 0:
+		text = fmt.Sprintf("Timeout is %v, must not be negative", f.Timeout)
+	case f.Cooldown < 0:
+		text = fmt.Sprintf("Cooldown is %v, must not be negative", f.Cooldown)
+	case f.Failures < 0:
+		text = fmt.Sprintf("Failures is %d, must not be negative", f.Failures)
+	default:
+		return nil
+	}
+	return &argumentError{"redislimiter: Fallback: " + text}
+}
+
+func (f *Fallback) primary(ctx context.Context, key string, n int) (Result, error) {
+	bounded := ctx
+	if f.Timeout > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, f.Timeout)
+		defer cancel()
+	}
+	result, err := f.Primary.AllowN(bounded, key, n)
+	if err != nil && (callerMistake(err) || ctx.Err() == context.Canceled) {
+		return Result{}, callersError{err}
+	}
+	return result, err
+}
+
+// secondary decides for Primary.
+func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, error) {
+	if ctx.Err() != nil { // the deadline has passed, but an answer is at hand
+		ctx = context.WithoutCancel(ctx)
+	}
+	result, err := f.Secondary.AllowN(ctx, key, n)
+	if errors.Is(err, ErrNeverAllowed) {
+		// It fits Primary, only not this instance's share of it.
+		result, err = Result{Source: SourceMemory, RetryAfter: time.Second}, nil
+	}
+	result.Degraded = true
+	if p, ok := f.Primary.(described); ok && err == nil && result.Name == "" {
+		result.Name, result.Limits = p.Name(), p.Limits()
+		result.Limit = result.Limits[0]
+	}
+	return result, err
+}
+
+// described is a limiter that can tell what it enforces.
+type described interface {
+	Name() string
+	Limits() []Limit
+}
+
+// Open admits everything without counting, with Source open: for a [Fallback]
+// where refusing good requests is worse than letting all through.
+var Open Allower = AllowerFunc(func(context.Context, string, int) (Result, error) {
+	return Result{Allowed: true, Source: SourceOpen}, nil
+})
+
+// Closed admits nothing, with Source closed: for a [Fallback] that guards what
+// must never be open, such as a login. It is not the client's fault: the
+// middleware answers 503 and not 429.
+var Closed Allower = AllowerFunc(func(context.Context, string, int) (Result, error) {
+	return Result{Source: SourceClosed, RetryAfter: time.Second}, nil
+})

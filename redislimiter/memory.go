@@ -1,0 +1,176 @@
+package redislimiter
+
+import (
+	"context"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimiter/go-redislimiter/internal/model"
+)
+
+// DefaultMaxKeys bounds a [Memory] whose MaxKeys is 0.
+const DefaultMaxKeys = 1 << 17
+
+const (
+	memoryShards = 64 // a power of two
+	evictSample  = 8
+	sweepSample  = 2
+)
+
+// A Memory decides by the state of this process alone, with the algorithms and
+// results of a [Limiter]. Use it for a single instance, in tests, and as the
+// secondary of a [Fallback]. Make one with [NewMemory]; it is safe for
+// concurrent use, runs no goroutine and has nothing to close.
+//
+// It holds MaxKeys keys at most. A new key beyond that takes the place of one
+// that is forgotten: of a few looked at, the one with the most left of its
+// limit, so that keys that are at their limit stay. Somebody who sends ever new
+// keys pushes out mostly such keys of his own, and one of a victim's only
+// while it has hardly been used. Keys whose state no longer matters are
+// dropped while new ones arrive.
+type Memory struct {
+	// MaxKeys bounds the keys held. 0 means DefaultMaxKeys, 131072. Set it
+	// before the first use.
+	MaxKeys int
+
+	name     string
+	limits   []Limit
+	rules    []model.Rule
+	capacity int64
+	start    time.Time
+	seed     maphash.Seed
+	held     atomic.Int64
+	shards   [memoryShards]shard
+}
+
+type shard struct {
+	mu   sync.Mutex
+	keys map[string]*entry
+	_    [40]byte // keeps the locks of two shards off one cache line
+}
+
+// An entry is the states of one key. The first is held in place, since most
+// limiters have one rule.
+type entry struct {
+	states []model.State
+	one    [1]model.State
+}
+
+// NewMemory makes a limiter that lives in this process. The arguments are
+// those of [New].
+func NewMemory(name string, limits ...Limit) (*Memory, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	rules, err := rulesOf(limits)
+	if err != nil {
+		return nil, nameError(name, err)
+	}
+	return &Memory{
+		name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
+		start: time.Now(), seed: maphash.MakeSeed(),
+	}, nil
+}
+
+// Name is the name that NewMemory was given.
+func (m *Memory) Name() string { return m.name }
+
+// Limits are the limits that NewMemory was given. Do not change the slice.
+func (m *Memory) Limits() []Limit { return m.limits }
+
+// Len is how many keys are held.
+func (m *Memory) Len() int { return int(m.held.Load()) }
+
+// Allow is shorthand for AllowN(ctx, key, 1).
+func (m *Memory) Allow(ctx context.Context, key string) (Result, error) {
+	return m.AllowN(ctx, key, 1)
+}
+
+// AllowN charges n units to key if all of them fit now, and nothing otherwise.
+// n = 0 looks. It returns ErrNeverAllowed if n is above what the limits can
+// ever admit, and ctx.Err() if ctx is done.
+func (m *Memory) AllowN(ctx context.Context, key string, n int) (Result, error) {
+	if err := checkN(m.name, n, m.capacity); err != nil {
+		return Result{}, err
+	}
+	if m.MaxKeys < 0 {
+		return Result{}, &argumentError{"redislimiter: " + m.name + ": MaxKeys is negative"}
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	taken := m.take(key, model.Charge{Cost: int64(n), Count: 1})
+	return resultOf(m.name, m.limits, taken.Request(m.rules, 0), SourceMemory), nil
+}
+
+// Reset forgets everything about key.
+func (m *Memory) Reset(ctx context.Context, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s := &m.shards[m.shardOf(key)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.keys[key]; ok {
+		delete(s.keys, key)
+		m.held.Add(-1)
+	}
+	return nil
+}
+
+// now is the time in microseconds. It follows the monotonic clock, so that a
+// step of the wall clock credits nothing.
+func (m *Memory) now() int64 {
+	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
+}
+
+func (m *Memory) shardOf(key string) int {
+	return int(maphash.String(m.seed, key) >> (64 - bits.Len(memoryShards-1)))
+}
+
+// take decides on a key that is held, and otherwise on a new one, which is
+// kept only if it was charged.
+func (m *Memory) take(key string, c model.Charge) model.Taken {
+	i := m.shardOf(key)
+	s := &m.shards[i]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.keys[key]; ok {
+		return model.Take(m.rules, e.states, m.now(), c)
+	}
+	e := m.newEntry()
+	taken := model.Take(m.rules, e.states, m.now(), c)
+	if taken.Granted == 0 {
+		return taken
+	}
+	s.sweep(m)
+	if s.keys == nil {
+		s.keys = map[string]*entry{}
+	}
+	s.keys[key] = e
+	if m.held.Add(1) > int64(m.bound()) {
+		m.evict(i, key)
+	}
+	return taken
+}
+
+func (m *Memory) newEntry() *entry {
+	e := &entry{}
+	if len(m.rules) == 1 {
+		e.states = e.one[:]
+	} else {
+		e.states = make([]model.State, len(m.rules))
+	}
+	return e
+}
+
+func (m *Memory) bound() int {
+	if m.MaxKeys == 0 {
+		return DefaultMaxKeys
+	}
+	return m.MaxKeys
+}

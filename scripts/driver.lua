@@ -1,0 +1,70 @@
+-- DRIVER: decides one or more requests on the rules of one limiter.
+--
+-- Every rule is checked before any is charged; then all are charged, or none.
+-- A refusal writes nothing. Lines that begin with --@ are replaced when the
+-- script is joined: the driver stands once in a script, each rule's sections
+-- as often as the limiter has rules of that algorithm, with $ replaced by the
+-- rule's number.
+--
+-- KEYS   for each request: one hash for all rules of constant size (if there
+--        are any), then one key for each rule that keeps its own
+-- ARGV   names of the hash's fields, parameters of the rules, then for each
+--        request its cost in units (0 looks) and its count: up to so many
+--        requests of that cost are granted
+-- Reply  flat integers. For each request: how many were granted, then what
+--        each rule stood at before the charge (see its file); at the end the
+--        time that all of it was decided by, in microseconds.
+--        Granted = -1: not decided because of an error after another request
+--        of the call was charged; asked again alone, it gets the error's text.
+-- Calls  TIME once, and those of the rules; for the hash HMGET to look, and
+--        HSET and PEXPIRE to charge
+local clock = redis.call("TIME")
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local ceil, floor = math.ceil, math.floor
+
+--@functions
+
+--@params
+local reply, size, charged = {}, 0, false
+
+for request = 0, #KEYS / width - 1 do
+  local cost = tonumber(ARGV[first + 2 * request])
+  local fit = tonumber(ARGV[first + 2 * request + 1])
+  local need = cost
+  if cost == 0 then
+    fit, need = 0, 1
+  end
+  local base, failed = size, nil
+
+  repeat -- once; break leaves with failed set
+    --@load
+    --@check
+    if fit < 0 then
+      fit = 0
+    end
+    local units = fit * cost
+    --@look
+    reply[base + 1] = fit
+    --@reply
+    if units > 0 then
+      local ttl = 1
+      --@charge
+      --@store
+      charged = true
+    end
+  until true
+
+  size = base + replies
+  if failed then
+    if not charged then
+      return failed
+    end
+    reply[base + 1] = -1
+    for i = base + 2, size do
+      reply[i] = 0
+    end
+  end
+end
+
+reply[size + 1] = now
+return reply

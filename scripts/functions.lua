@@ -1,0 +1,27 @@
+-- FUNCTIONS that more than one place of a script needs; each script gets only
+-- those that its rules name.
+
+--@function expire
+-- Gives a key its time to live, in microseconds. A key that cannot get one
+-- must not stay: it would never be forgotten.
+local function expire(key, life)
+  local done = redis.pcall("PEXPIRE", key, ceil(life / 1000))
+  if type(done) == "table" and done.err then
+    redis.pcall("DEL", key)
+    return done
+  end
+end
+
+--@function rescale
+-- Finds what was used under another unit and converts it; returns the old
+-- field too, for the charge to delete. Field names end in the stamp's.
+local function rescale(key, ending, unit)
+  local all = redis.call("HGETALL", key)
+  for i = 1, #all, 2 do
+    local old = string.match(all[i], "^(%d+)" .. ending .. "$")
+    if old then
+      return ceil(tonumber(all[i + 1]) / tonumber(old) * unit), all[i]
+    end
+  end
+  return 0
+end

@@ -1,0 +1,155 @@
+// Package scripts holds the Lua that runs inside Redis, one file for each
+// algorithm, and joins the files of a limiter's rules into one script.
+//
+// The files are the place to read how state is stored and what a call costs.
+// driver.lua says how they are put together.
+package scripts
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redislimiter/go-redislimiter/internal/model"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// A Script is the script for one list of rules. Limiters with the same
+// algorithms in the same order share its text, and so its place in the
+// server's cache: parameters travel as arguments.
+type Script struct {
+	Text string
+	SHA  string // by which EVALSHA knows it
+
+	// Segments is the part of each Redis key that tells what is stored
+	// there, in the order of KEYS. The first is the hash, if there is one.
+	Segments []string
+	// Args are the first arguments of every call: field names and parameters.
+	Args []string
+
+	rules   []model.Rule
+	replies []int // integers that each rule replies with
+}
+
+// New joins the script for the rules.
+func New(rules []model.Rule) (*Script, error) {
+	s := &Script{rules: rules}
+	j := joiner{}
+	for _, rule := range rules {
+		if err := j.add(rule); err != nil {
+			return nil, err
+		}
+	}
+	s.setText(j.join())
+	s.Segments = j.segments()
+	s.Args = append(j.names, j.params...)
+	for _, p := range j.parts {
+		s.replies = append(s.replies, len(p.reply))
+	}
+	return s, nil
+}
+
+func (s *Script) setText(text string) {
+	s.Text = text
+	sum := sha1.Sum([]byte(text))
+	s.SHA = hex.EncodeToString(sum[:])
+}
+
+// Reset deletes its KEYS.
+var Reset = plain("reset.lua")
+
+// plain is a script that needs no joining.
+func plain(name string) *Script {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // a file that is embedded cannot be missing
+	}
+	s := &Script{}
+	s.setText(string(text))
+	return s
+}
+
+// Width is how many integers answer one request.
+func (s *Script) Width() int {
+	n := 1
+	for _, r := range s.replies {
+		n += r
+	}
+	return n
+}
+
+// Decode reads the answer to request i of a call out of its reply. It reports
+// false where the script says that it did not decide that request.
+func (s *Script) Decode(reply []int64, i int, t *model.Taken) (bool, error) {
+	width := s.Width()
+	if len(reply)%width != 1 && width > 1 || len(reply) < (i+1)*width+1 {
+		return false, fmt.Errorf("unexpected reply of %d integers", len(reply))
+	}
+	t.Now = reply[len(reply)-1]
+	reply = reply[i*width : (i+1)*width]
+	t.Granted = reply[0]
+	at := 1
+	for j, n := range s.replies {
+		t.Views[j] = view(s.rules[j], reply[at:at+n])
+		at += n
+	}
+	return t.Granted >= 0, nil
+}
+
+// A source is one .lua file, cut into its sections.
+type source struct {
+	hash     bool // state in the shared hash, or in a key of its own
+	fields   []string
+	params   []string
+	reply    []string
+	uses     []string
+	sections map[string]string
+}
+
+var directive = regexp.MustCompile(`(?m)^\s*--@(\w+)(.*)\n`)
+
+// read cuts a file at its --@ lines. The part before the first one is the
+// documentation, which the server does not need.
+func read(name string) source {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // a file that is embedded cannot be missing
+	}
+	src := source{sections: map[string]string{}}
+	marks := directive.FindAllSubmatchIndex(text, -1)
+	for i, m := range marks {
+		end := len(text)
+		if i+1 < len(marks) {
+			end = marks[i+1][0]
+		}
+		word, words := string(text[m[2]:m[3]]), strings.Fields(string(text[m[4]:m[5]]))
+		switch word {
+		case "hash":
+			src.hash = true
+		case "fields":
+			src.fields = words
+		case "params":
+			src.params = words
+		case "reply":
+			src.reply = words
+		case "uses":
+			src.uses = words
+		case "function":
+			src.sections[words[0]] = string(text[m[1]:end])
+		default:
+			src.sections[word] = string(text[m[1]:end])
+		}
+	}
+	return src
+}
+
+// number puts the rule's number in place of each $.
+func number(text string, i int) string {
+	return strings.ReplaceAll(text, "$", strconv.Itoa(i+1))
+}
