@@ -15,6 +15,62 @@ type Limit struct {
 	rule model.Rule
 }
 
+// FixedWindow admits rate units in a window of per, which begins with the first
+// request and forgets everything when it ends.
+//
+// Use it where a quota is sold as such ("1,000 a day") and bursts do no harm.
+// At worst it admits 2 × rate - 1 units within a span of per: rate at the end of
+// a window that one unit had opened, less that one, and rate at the beginning of
+// the next. It is not smooth: all of the rate may come at once. It takes one hash
+// of two small fields for each key, about 100 bytes.
+//
+// rate: at least 1. per: whole microseconds up to ten years.
+//
+// Source: folklore; among the first descriptions for Redis is the INCR
+// command's own documentation.
+func FixedWindow(rate int, per time.Duration) Limit {
+	return Limit{model.FixedWindow{Rate: rate, Per: per}}
+}
+
+// SlidingWindowLog admits at most rate units in any span of per, exactly, by
+// remembering when each of them was admitted.
+//
+// Use it where the limit must hold for every window and rate is small, say up
+// to a thousand: it stores every unit, 24 bytes each up to 128 units and about
+// 140 bytes each beyond. A key lives for up to three times per after its last
+// charge. It is not smooth: all of the rate may come at once.
+//
+// rate: 1 to 1,000,000. per: whole microseconds up to ten years.
+//
+// Source: the sorted-set log described by P. Tarjan, "Scaling your API with
+// rate limiters", Stripe, 2017, and many before; here a refusal is not logged,
+// and members are running numbers.
+func SlidingWindowLog(rate int, per time.Duration) Limit {
+	return Limit{model.SlidingWindowLog{Rate: rate, Per: per}}
+}
+
+// SlidingWindowCounter estimates the units in the last per from two counters: of
+// the current window, and of the previous one the share that the sliding
+// window still covers, as if its units had been spread evenly.
+//
+// Use it for large rates where a log would be too big and a fixed window too
+// coarse. What it admits within a span of per is above rate only as far as the
+// previous window's units came late in it: at worst just under 2 × rate, by
+// traffic that knows the windows; on traffic that does not, a fraction of a
+// percent of decisions differ from the log's. Windows begin at multiples of per since
+// 1970, for all keys alike. It takes one hash of three small fields for each
+// key, about 120 bytes.
+//
+// rate: 1 to 2^42. per: whole microseconds up to ten years. Where rate × per,
+// in microseconds, is above 2^52, the share changes in steps longer than a
+// microsecond.
+//
+// Source: J. Desgats, "How we built rate limiting capable of scaling to
+// millions of domains", Cloudflare, 2017.
+func SlidingWindowCounter(rate int, per time.Duration) Limit {
+	return Limit{model.NewSlidingWindowCounter(rate, per)}
+}
+
 // TokenBucket holds burst tokens at most and gets rate of them back every per,
 // evenly: one every per/rate. A request takes its cost in tokens or is refused.
 //
@@ -34,75 +90,105 @@ func TokenBucket(rate int, per time.Duration, burst int) Limit {
 	return Limit{model.NewTokenBucket(rate, per, burst)}
 }
 
-// SlidingWindowLog admits at most rate units in any span of per, exactly, by
-// remembering when each of them was admitted.
+// GCRA is the generic cell rate algorithm. It decides exactly as [TokenBucket]
+// does, and takes the same arguments; it is stored as one string, which takes one
+// Redis command less to charge and about 90 bytes for each key.
 //
-// Use it where the limit must hold for every window and rate is small, say up
-// to a thousand: it stores every unit, 24 bytes each up to 128 units and about
-// 140 bytes each beyond. A key lives for up to three times per after its last
-// charge.
+// Use it in place of a token bucket where the server's time counts. Beside
+// other rules it is stored with them, and has no advantage.
 //
-// rate: 1 to 1,000,000. per: whole microseconds up to ten years.
+// Source: ITU-T Recommendation I.371, annex A, in the form of the
+// continuous-state leaky bucket.
+func GCRA(rate int, per time.Duration, burst int) Limit {
+	return Limit{model.GCRA{TokenBucket: model.NewTokenBucket(rate, per, burst)}}
+}
+
+// LeakyBucket is a queue that drains at a steady rate, one unit every per/rate.
+// What it admits comes with a [Result.Delay] until its turn, which the caller
+// has to wait; see [Wait]. What finds the queue full is refused. The queue counts
+// the unit whose turn it is: from an idle queue of 3, requests go on after 0, 1
+// and 2 times per/rate, and a fourth is refused.
 //
-// Source: the sorted-set log described by P. Tarjan, "Scaling your API with
-// rate limiters", Stripe, 2017, and many before; here a refusal is not logged,
-// and members are running numbers.
-func SlidingWindowLog(rate int, per time.Duration) Limit {
-	return Limit{model.SlidingWindowLog{Rate: rate, Per: per}}
+// Use it in front of what must not see bursts, such as another company's API.
+// Those that wait their Delay never come closer together than per/rate, so that at
+// most rate + 1 units come within any span of per. It is the smoothest, at the price of
+// latency. It takes one hash of two small fields for each key, about 100 bytes.
+//
+// rate, queue: at least 1. per: whole microseconds up to ten years.
+//
+// Source: the queue version of the leaky bucket, after Turner (see
+// [TokenBucket]) and as in A. S. Tanenbaum, "Computer Networks".
+func LeakyBucket(rate int, per time.Duration, queue int) Limit {
+	return Limit{model.LeakyBucket{TokenBucket: model.NewTokenBucket(rate, per, queue)}}
+}
+
+// BlockAfter is a penalty beside other rules: once they have refused refusals
+// requests within a window, which begins with the first of these, everything is
+// refused for the time of block. Refusals during a block neither count nor
+// extend it. It is shared by all instances and costs no trip of its own, but a
+// refusal then writes.
+//
+// refusals: at least 1. within, block: whole microseconds up to ten years.
+func BlockAfter(refusals int, within, block time.Duration) Limit {
+	return Limit{model.BlockAfter{Refusals: refusals, Within: within, Block: block}}
+}
+
+// facts are what a limit can tell of itself.
+type facts struct {
+	algorithm string
+	rate      int
+	per       time.Duration
+	text      string
+}
+
+func (l Limit) facts() facts {
+	window := func(name string, rate int, per time.Duration) facts {
+		return facts{name, rate, per, fmt.Sprintf("%s, %d per %v", name, rate, per)}
+	}
+	bucket := func(name string, b model.TokenBucket) facts {
+		return facts{name, b.Rate, b.Per, fmt.Sprintf("%s of %d, %d per %v", name, b.Burst, b.Rate, b.Per)}
+	}
+	switch r := l.rule.(type) {
+	case model.FixedWindow:
+		return window("fixed window", r.Rate, r.Per)
+	case model.SlidingWindowLog:
+		return window("sliding window log", r.Rate, r.Per)
+	case model.SlidingWindowCounter:
+		return window("sliding window counter", r.Rate, r.Per)
+	case model.TokenBucket:
+		return bucket("token bucket", r)
+	case model.GCRA:
+		return bucket("GCRA", r.TokenBucket)
+	case model.LeakyBucket:
+		return bucket("leaky bucket", r.TokenBucket)
+	case model.BlockAfter:
+		return facts{"block", r.Refusals, r.Within, fmt.Sprintf("block for %v after %d refusals within %v", r.Block, r.Refusals, r.Within)}
+	}
+	return facts{text: "no limit"}
 }
 
 // Algorithm is the algorithm's name, such as "token bucket"; empty for the
 // zero Limit.
-func (l Limit) Algorithm() string {
-	switch l.rule.(type) {
-	case model.TokenBucket:
-		return "token bucket"
-	case model.SlidingWindowLog:
-		return "sliding window log"
-	}
-	return ""
-}
+func (l Limit) Algorithm() string { return l.facts().algorithm }
 
-// Rate is how many units are admitted, on average, every [Limit.Per].
-func (l Limit) Rate() int {
-	switch r := l.rule.(type) {
-	case model.TokenBucket:
-		return r.Rate
-	case model.SlidingWindowLog:
-		return r.Rate
-	}
-	return 0
-}
+// Rate is how many units are admitted, on average, every [Limit.Per]. For
+// BlockAfter it is the refusals.
+func (l Limit) Rate() int { return l.facts().rate }
 
 // Per is the period that [Limit.Rate] refers to.
-func (l Limit) Per() time.Duration {
-	switch r := l.rule.(type) {
-	case model.TokenBucket:
-		return r.Per
-	case model.SlidingWindowLog:
-		return r.Per
-	}
-	return 0
-}
+func (l Limit) Per() time.Duration { return l.facts().per }
+
+// String describes the limit, such as "token bucket of 20, 10 per 1s".
+func (l Limit) String() string { return l.facts().text }
 
 // Burst is the most that can be admitted at one instant: the largest n that
-// AllowN can ever allow.
+// AllowN can ever allow. It is 0 for BlockAfter, which admits nothing by
+// itself.
 func (l Limit) Burst() int {
-	if l.rule == nil {
+	if l.rule == nil || l.rule.Capacity() == model.Unlimited {
 		return 0
 	}
 	return int(l.rule.Capacity())
-}
-
-// String describes the limit, such as "token bucket of 20, 10 per 1s".
-func (l Limit) String() string {
-	switch r := l.rule.(type) {
-	case model.TokenBucket:
-		return fmt.Sprintf("token bucket of %d, %d per %v", r.Burst, r.Rate, r.Per)
-	case model.SlidingWindowLog:
-		return fmt.Sprintf("sliding window log, %d per %v", r.Rate, r.Per)
-	}
-	return "no limit"
 }
 
 // Share is the part of the limit that one of n instances may use by itself
@@ -113,15 +199,25 @@ func (l Limit) String() string {
 // the average of all instances together still holds; at one instant n
 // instances can then admit up to n units. n below 1 makes a limit that New refuses.
 func (l Limit) Share(n int) Limit {
-	switch r := l.rule.(type) {
-	case model.TokenBucket:
-		rate, per := share(r.Rate, r.Per, n)
-		return TokenBucket(rate, per, shareOf(r.Burst, n))
-	case model.SlidingWindowLog:
-		r.Rate, r.Per = share(r.Rate, r.Per, n)
-		return Limit{r}
+	bucket := func(b model.TokenBucket) (int, time.Duration, int) {
+		rate, per := share(b.Rate, b.Per, n)
+		return rate, per, shareOf(b.Burst, n)
 	}
-	return l
+	switch r := l.rule.(type) {
+	case model.FixedWindow:
+		return FixedWindow(share(r.Rate, r.Per, n))
+	case model.SlidingWindowLog:
+		return SlidingWindowLog(share(r.Rate, r.Per, n))
+	case model.SlidingWindowCounter:
+		return SlidingWindowCounter(share(r.Rate, r.Per, n))
+	case model.TokenBucket:
+		return TokenBucket(bucket(r))
+	case model.GCRA:
+		return GCRA(bucket(r.TokenBucket))
+	case model.LeakyBucket:
+		return LeakyBucket(bucket(r.TokenBucket))
+	}
+	return l // a penalty is the same everywhere
 }
 
 // share divides a rate by n. Where less than one unit would be left, the
@@ -162,6 +258,9 @@ func rulesOf(limits []Limit) ([]model.Rule, error) {
 			return nil, fmt.Errorf("limits[%d] (%s): %w", i, l.Algorithm(), err)
 		}
 		rules[i] = l.rule
+	}
+	if capacityOf(rules) == model.Unlimited {
+		return nil, fmt.Errorf("limits: BlockAfter needs another rule beside it, whose refusals it counts")
 	}
 	return rules, nil
 }

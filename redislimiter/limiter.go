@@ -104,18 +104,79 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error)
 	if err := checkN(l.name, n, l.capacity); err != nil {
 		return Result{}, err
 	}
-	var taken model.Taken
-	taken.Charge = model.Charge{Cost: int64(n), Count: 1}
+	return l.decide(ctx, key, model.Charge{Cost: int64(n), Count: 1})
+}
+
+// AllowAtMost charges as many of n units as fit now, and returns how many. The
+// Result is allowed if that is any. n may be above what the limits can ever
+// admit at once; n = 0 looks.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int) (int, Result, error) {
+	if err := checkN(l.name, n, model.Unlimited); err != nil {
+		return 0, Result{}, err
+	}
+	r, err := l.decide(ctx, key, atMost(n, l.capacity))
+	return int(r.charge.units), r, err
+}
+
+// atMost asks for up to n units in one request.
+func atMost(n int, capacity int64) model.Charge {
+	if n == 0 {
+		return model.Charge{Count: 1}
+	}
+	return model.Charge{Cost: 1, Count: min(int64(n), capacity), AtMost: true}
+}
+
+func (l *Limiter) decide(ctx context.Context, key string, c model.Charge) (Result, error) {
+	taken := model.Taken{Charge: c}
 	if err := l.take(ctx, escapeID(key), &taken); err != nil {
 		return Result{}, err
 	}
-	return resultOf(l.name, l.limits, taken.Request(l.rules, 0), SourceRedis), nil
+	return l.result(key, &taken), nil
+}
+
+// result is the answer to a charge of one request.
+func (l *Limiter) result(key string, taken *model.Taken) Result {
+	r := resultOf(l.name, l.limits, l.rules, taken, max(taken.Granted-1, 0))
+	r.Source = SourceRedis
+	if taken.Granted > 0 {
+		r.charge = charge{to: l, key: key, units: taken.Granted * taken.Cost, at: taken.Now}
+	}
+	return r
+}
+
+// Refund gives back n units that were charged to key and not used, just now: a
+// window that has begun since then is given units of the one before. Prefer
+// [Result.Refund], which knows when the charge was. It never creates a key and
+// never leaves more than a fresh key would have; what the key does not have
+// used is lost.
+//
+// A log gives back its newest units. If others were charged to the key in
+// between, theirs go and the older ones stay, which leave the window earlier.
+func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
+	if err := checkN(l.name, n, model.Unlimited); err != nil {
+		return err
+	}
+	return l.refund(ctx, key, int64(n), 0)
+}
+
+func (l *Limiter) refund(ctx context.Context, key string, n, at int64) error {
+	if n == 0 {
+		return nil
+	}
+	t := l.newTrip(l.script.Refund, escapeID(key))
+	t.cost, t.more = min(n, l.capacity), at
+	t.args = append(append(t.args, l.args...), &t.cost, &t.more)
+	_, err := l.send(ctx, t)
+	return err
 }
 
 // take asks Redis to decide a charge to an escaped id.
 func (l *Limiter) take(ctx context.Context, id string, taken *model.Taken) error {
 	t := l.newTrip(l.script, id)
 	t.cost, t.more = taken.Cost, taken.Count
+	if taken.AtMost {
+		t.more = -taken.Count
+	}
 	t.args = append(append(t.args, l.args...), &t.cost, &t.more)
 	reply, err := l.send(ctx, t)
 	if err != nil {

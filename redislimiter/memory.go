@@ -2,6 +2,7 @@ package redislimiter
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -97,14 +98,65 @@ func (m *Memory) AllowN(ctx context.Context, key string, n int) (Result, error) 
 	if err := checkN(m.name, n, m.capacity); err != nil {
 		return Result{}, err
 	}
-	if m.MaxKeys < 0 {
-		return Result{}, &argumentError{"redislimiter: " + m.name + ": MaxKeys is negative"}
-	}
-	if err := ctx.Err(); err != nil {
+	if err := m.ready(ctx); err != nil {
 		return Result{}, err
 	}
-	taken := m.take(key, model.Charge{Cost: int64(n), Count: 1})
-	return resultOf(m.name, m.limits, taken.Request(m.rules, 0), SourceMemory), nil
+	return m.decide(key, model.Charge{Cost: int64(n), Count: 1}), nil
+}
+
+// AllowAtMost charges as many of n units as fit now, and returns how many; see
+// [Limiter.AllowAtMost].
+func (m *Memory) AllowAtMost(ctx context.Context, key string, n int) (int, Result, error) {
+	if err := checkN(m.name, n, model.Unlimited); err != nil {
+		return 0, Result{}, err
+	}
+	if err := m.ready(ctx); err != nil {
+		return 0, Result{}, err
+	}
+	r := m.decide(key, atMost(n, m.capacity))
+	return int(r.charge.units), r, nil
+}
+
+func (m *Memory) decide(key string, c model.Charge) Result {
+	taken := m.take(key, c)
+	r := resultOf(m.name, m.limits, m.rules, &taken, max(taken.Granted-1, 0))
+	r.Source = SourceMemory
+	if taken.Granted > 0 {
+		r.charge = charge{to: m, key: key, units: taken.Granted * c.Cost, at: taken.Now}
+	}
+	return r
+}
+
+// ready checks what every call has to.
+func (m *Memory) ready(ctx context.Context) error {
+	if m.MaxKeys < 0 {
+		return &argumentError{fmt.Sprintf("redislimiter: %s: MaxKeys is %d, must not be negative", m.name, m.MaxKeys)}
+	}
+	return ctx.Err()
+}
+
+// Refund gives back n units that were charged to key and not used; see
+// [Limiter.Refund].
+func (m *Memory) Refund(ctx context.Context, key string, n int) error {
+	if err := checkN(m.name, n, model.Unlimited); err != nil {
+		return err
+	}
+	return m.refund(ctx, key, int64(n), m.now())
+}
+
+func (m *Memory) refund(ctx context.Context, key string, n, at int64) error {
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	s := &m.shards[m.shardOf(key)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.keys[key]; ok {
+		for i, rule := range m.rules {
+			rule.Refund(&e.states[i], m.now(), at, min(n, m.capacity))
+		}
+	}
+	return nil
 }
 
 // Reset forgets everything about key.
@@ -144,7 +196,7 @@ func (m *Memory) take(key string, c model.Charge) model.Taken {
 	}
 	e := m.newEntry()
 	taken := model.Take(m.rules, e.states, m.now(), c)
-	if taken.Granted == 0 {
+	if !taken.Changed(m.rules) {
 		return taken
 	}
 	s.sweep(m)

@@ -26,12 +26,12 @@ func TestMemoryHoldsNoMoreKeysThanItsBound(t *testing.T) {
 	}
 }
 
-func TestMillionRotatingKeysStayWithinTheBound(t *testing.T) {
+func TestRotatingKeysStayWithinTheBound(t *testing.T) {
 	m, err := rl.NewMemory("test", rl.TokenBucket(1, time.Hour, 5))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 1_000_000 {
+	for i := range 2 * rl.DefaultMaxKeys {
 		allow(t, m, fmt.Sprint(i), 1, true)
 	}
 	if m.Len() > rl.DefaultMaxKeys {
@@ -48,7 +48,7 @@ func TestRotatingKeysDoNotPushOutAKeyAtItsLimit(t *testing.T) {
 		}
 		m.MaxKeys = 1000
 		allow(t, m, "victim", 5, true)
-		for i := range 100_000 {
+		for i := range 20_000 {
 			allow(t, m, fmt.Sprint(i), 1, true)
 		}
 		allow(t, m, "victim", 1, false)

@@ -2,6 +2,7 @@ package redislimiter
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redislimiter/go-redislimiter/internal/model"
@@ -47,11 +48,51 @@ type Result struct {
 	RetryAfter time.Duration
 	// ResetAfter is how long until the key is as if it had never been seen.
 	ResetAfter time.Duration
+	// Delay is how long the caller has to wait before it goes on, if a
+	// LeakyBucket admitted it. Otherwise it is 0.
+	Delay time.Duration
 	// Source tells who decided.
 	Source Source
 	// Degraded reports that a Fallback's Secondary decided, because its
 	// Primary did not.
 	Degraded bool
+	// Shadowed reports that the limiter refused, and Shadow let it through.
+	Shadowed bool
+
+	charge charge
+}
+
+// A charge is what a decision has charged, to give it back.
+type charge struct {
+	to    refunder
+	key   string
+	units int64
+	at    int64 // microseconds, by the clock of whoever charged
+}
+
+// A refunder takes back what it has charged.
+type refunder interface {
+	refund(ctx context.Context, key string, units, at int64) error
+}
+
+// Refund gives back n units of what this decision charged, through whatever
+// decorators it came: to charge only failures, or to reserve an estimate and
+// give back the rest. It does nothing if nothing was charged. n must not be
+// negative or more than was charged. It takes one trip to Redis; an error is
+// an ErrUnavailable, and the units then stay charged, or are given back late.
+//
+// What was charged in a window that has ended is not given back to the next
+// one. See [Limiter.Refund] for what a log does.
+func (r Result) Refund(ctx context.Context, n int) error {
+	switch {
+	case n < 0:
+		return &argumentError{fmt.Sprintf("redislimiter: %s: n is %d, must not be negative", r.Name, n)}
+	case r.charge.to == nil || n == 0:
+		return nil
+	case int64(n) > r.charge.units:
+		return &argumentError{fmt.Sprintf("redislimiter: %s: n is %d, only %d were charged", r.Name, n, r.charge.units)}
+	}
+	return r.charge.to.refund(ctx, r.charge.key, int64(n), r.charge.at)
 }
 
 // A Source is where a decision came from.
@@ -81,8 +122,9 @@ func (s Source) String() string {
 	return "none"
 }
 
-// resultOf puts a decision of the model into words.
-func resultOf(name string, limits []Limit, d model.Decision, source Source) Result {
+// resultOf puts the answer to request i of a charge into words.
+func resultOf(name string, limits []Limit, rules []model.Rule, t *model.Taken, i int64) Result {
+	d := t.Request(rules, i)
 	return Result{
 		Allowed:    d.Allowed,
 		Name:       name,
@@ -91,6 +133,6 @@ func resultOf(name string, limits []Limit, d model.Decision, source Source) Resu
 		Remaining:  int(d.Remaining),
 		RetryAfter: time.Duration(d.Retry) * time.Microsecond,
 		ResetAfter: time.Duration(d.Reset) * time.Microsecond,
-		Source:     source,
+		Delay:      time.Duration(d.Delay) * time.Microsecond,
 	}
 }

@@ -1,16 +1,18 @@
 -- DRIVER: decides one or more requests on the rules of one limiter.
 --
 -- Every rule is checked before any is charged; then all are charged, or none.
--- A refusal writes nothing. Lines that begin with --@ are replaced when the
--- script is joined: the driver stands once in a script, each rule's sections
--- as often as the limiter has rules of that algorithm, with $ replaced by the
--- rule's number.
+-- A refusal writes nothing, except where a block counts refusals. Lines that
+-- begin with --@ are replaced when the script is joined: the driver stands once
+-- in a script, each rule's sections as often as the limiter has rules of that
+-- algorithm, with $ replaced by the rule's number. A rule's --@check sets
+-- room$, how many units fit.
 --
 -- KEYS   for each request: one hash for all rules of constant size (if there
 --        are any), then one key for each rule that keeps its own
 -- ARGV   names of the hash's fields, parameters of the rules, then for each
 --        request its cost in units (0 looks) and its count: up to so many
---        requests of that cost are granted
+--        requests of that cost are granted. A negative count is one request
+--        that takes as many as fit.
 -- Reply  flat integers. For each request: how many were granted, then what
 --        each rule stood at before the charge (see its file); at the end the
 --        time that all of it was decided by, in microseconds.
@@ -29,24 +31,25 @@ local reply, size, charged = {}, 0, false
 
 for request = 0, #KEYS / width - 1 do
   local cost = tonumber(ARGV[first + 2 * request])
-  local fit = tonumber(ARGV[first + 2 * request + 1])
-  local need = cost
+  local asked = tonumber(ARGV[first + 2 * request + 1])
+  local single = asked < 0
+  local fit, need = single and -asked or asked, cost
   if cost == 0 then
     fit, need = 0, 1
   end
-  local base, failed = size, nil
+  local base, failed, key, hash = size, nil, nil, nil
 
   repeat -- once; break leaves with failed set
     --@load
     --@check
-    if fit < 0 then
-      fit = 0
-    end
+    --@fit
     local units = fit * cost
     --@look
     reply[base + 1] = fit
     --@reply
-    if units > 0 then
+    local punished = false
+    --@refuse
+    if units > 0 or punished then
       local ttl = 1
       --@charge
       --@store

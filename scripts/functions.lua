@@ -12,6 +12,27 @@ local function expire(key, life)
   end
 end
 
+--@function refill
+-- The state of a bucket at now: what was used, less what the time since then
+-- has brought back. A stamp further ahead than a whole refill was left by a
+-- clock that was far ahead: it is not believed.
+local function refill(stamp, used, now, size, step)
+  if not (stamp <= now + ceil(size / step)) then
+    return now, 0
+  end
+  if not (used <= size) then
+    used = size -- the limit was lowered
+  end
+  if stamp >= now then
+    return stamp, used
+  end
+  local back = (now - stamp) * step
+  if back >= used then
+    return now, 0
+  end
+  return now, used - back
+end
+
 --@function rescale
 -- Finds what was used under another unit and converts it; returns the old
 -- field too, for the charge to delete. Field names end in the stamp's.

@@ -11,8 +11,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redislimiter/go-redislimiter/internal/model"
 )
@@ -33,26 +33,67 @@ type Script struct {
 	// Args are the first arguments of every call: field names and parameters.
 	Args []string
 
+	// Refund is the script that gives back. It takes the same keys and
+	// first arguments.
+	Refund *Script
+
 	rules   []model.Rule
 	replies []int // integers that each rule replies with
 }
 
 // New joins the script for the rules.
 func New(rules []model.Rule) (*Script, error) {
-	s := &Script{rules: rules}
-	j := joiner{}
-	for _, rule := range rules {
-		if err := j.add(rule); err != nil {
-			return nil, err
-		}
+	g, err := newGroup(rules, 0, 0)
+	if err != nil {
+		return nil, err
 	}
-	s.setText(j.join())
-	s.Segments = j.segments()
-	s.Args = append(j.names, j.params...)
-	for _, p := range j.parts {
+	s := &Script{rules: rules, Segments: g.segments(), Args: append(g.names, g.params...), Refund: &Script{}}
+	for _, p := range g.parts {
 		s.replies = append(s.replies, len(p.reply))
 	}
+	s.setText(join("driver.lua", g))
+	s.Refund.setText(join("refund.lua", g))
 	return s, nil
+}
+
+// joints remembers what All has joined, by the digests of the parts. There are
+// few: they depend on the algorithms only, not on limiters or parameters.
+var joints = struct {
+	sync.Mutex
+	scripts map[string]*Script
+}{scripts: map[string]*Script{}}
+
+const maxJoints = 256
+
+// All joins the script that charges several limiters together. Its arguments
+// are those of each, in order, and then their costs.
+func All(each []*Script) (*Script, error) {
+	var digests strings.Builder
+	for _, s := range each {
+		digests.WriteString(s.SHA)
+	}
+	joints.Lock()
+	defer joints.Unlock()
+	if s, ok := joints.scripts[digests.String()]; ok {
+		return s, nil
+	}
+	var groups []*group
+	numbers, args := 0, 0
+	for _, s := range each {
+		g, err := newGroup(s.rules, numbers, args)
+		if err != nil {
+			return nil, err
+		}
+		numbers += len(s.rules)
+		args += len(s.Args)
+		groups = append(groups, g)
+	}
+	all := &Script{}
+	all.setText(joinAll(groups))
+	if len(joints.scripts) < maxJoints {
+		joints.scripts[digests.String()] = all
+	}
+	return all, nil
 }
 
 func (s *Script) setText(text string) {
@@ -88,19 +129,35 @@ func (s *Script) Width() int {
 // false where the script says that it did not decide that request.
 func (s *Script) Decode(reply []int64, i int, t *model.Taken) (bool, error) {
 	width := s.Width()
-	if len(reply)%width != 1 && width > 1 || len(reply) < (i+1)*width+1 {
+	if len(reply) < (i+1)*width+1 {
 		return false, fmt.Errorf("unexpected reply of %d integers", len(reply))
 	}
+	return s.DecodeAt(reply, i*width, t), nil
+}
+
+// DecodeAt reads the answer that begins at reply[at].
+func (s *Script) DecodeAt(reply []int64, at int, t *model.Taken) bool {
 	t.Now = reply[len(reply)-1]
-	reply = reply[i*width : (i+1)*width]
-	t.Granted = reply[0]
-	at := 1
+	t.Granted = reply[at]
+	at++
 	for j, n := range s.replies {
 		t.Views[j] = view(s.rules[j], reply[at:at+n])
 		at += n
 	}
-	return t.Granted >= 0, nil
+	switch t.Granted {
+	case undecided:
+		return false
+	case spared:
+		t.Granted, t.Spared = 0, true
+	}
+	return true
 }
+
+// What a script replies in place of how many requests it granted.
+const (
+	undecided = -1 // an error kept it from deciding
+	spared    = -2 // its rules had room, but those of another limiter had not
+)
 
 // A source is one .lua file, cut into its sections.
 type source struct {
@@ -147,9 +204,4 @@ func read(name string) source {
 		}
 	}
 	return src
-}
-
-// number puts the rule's number in place of each $.
-func number(text string, i int) string {
-	return strings.ReplaceAll(text, "$", strconv.Itoa(i+1))
 }

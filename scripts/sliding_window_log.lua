@@ -41,12 +41,7 @@ if latest$ and not broken$ then
     newest$ = latest$
   end
 end
-if cost > 0 then
-  local room = floor((rate$ - used$) / cost)
-  if room < fit then
-    fit = room
-  end
-end
+local room$ = rate$ - used$
 
 --@look
 local over$ = used$ + units + need - rate$ -- so many units have to leave first
@@ -94,4 +89,9 @@ if renew$ then
 end
 if latest$ and not broken$ and (used$ == 0 or not renew$) then
   redis.call("ZREMRANGEBYSCORE", key$, "-inf", at$ - window$)
+end
+
+--@refund
+if used$ > 0 then
+  redis.call("ZREMRANGEBYRANK", key$, -(units < used$ and units or used$), -1)
 end

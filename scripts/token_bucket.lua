@@ -1,4 +1,5 @@
 -- TOKEN BUCKET: at most `size` units, `step` of them back every microsecond.
+-- Also the LEAKY BUCKET, whose queue drains as a bucket fills.
 --
 -- Stores  in the hash: stamp, the instant of the last charge; used, what was
 --         missing from a full bucket then. A token is `unit` units, so that
@@ -12,44 +13,32 @@
 --@fields stamp used
 --@params size unit step
 --@reply stamp used
---@uses rescale
+--@uses refill rescale
 
 --@check
 local old$
-local full$ = ceil(size$ / step$)
-stamp$ = tonumber(stamp$)
-if stamp$ and stamp$ <= now + full$ then
-  used$ = tonumber(used$)
+stamp$, used$ = tonumber(stamp$), tonumber(used$)
+if stamp$ then
   if not used$ then
     used$, old$ = rescale(key, name_stamp$, unit$)
   end
-  if not (used$ <= size$) then
-    used$ = size$ -- the limit was lowered
-  end
-  if stamp$ < now then
-    local back = (now - stamp$) * step$
-    if back < used$ then
-      used$ = used$ - back
-    else
-      used$ = 0
-    end
-    stamp$ = now
-  end
-else -- never seen, or left by a clock that was far ahead
+  stamp$, used$ = refill(stamp$, used$, now, size$, step$)
+else
   stamp$, used$ = now, 0
 end
-if cost > 0 then
-  local room = floor((size$ - used$) / (cost * unit$))
-  if room < fit then
-    fit = room
-  end
-end
+local room$ = floor((size$ - used$) / unit$)
 
 --@charge
 used$ = used$ + units * unit$
 local life$ = ceil(used$ / step$) + stamp$ - now
 if life$ > ttl then
   ttl = life$
+end
+
+--@refund
+used$ = used$ - units * unit$
+if used$ < 0 then
+  used$ = 0
 end
 
 --@stored

@@ -34,15 +34,19 @@ func Exercise(t *testing.T, mk Maker) {
 type Algorithm struct {
 	Name string
 	Make func(n int, per time.Duration) rl.Limit
-	// WholeWindow: what is charged at once comes back at once.
-	WholeWindow bool
+	// Estimates: it may refuse what an exact algorithm would admit.
+	Estimates bool
 }
 
 // Algorithms are all algorithms that the library has.
 func Algorithms() []Algorithm {
 	return []Algorithm{
+		{Name: "FixedWindow", Make: rl.FixedWindow},
+		{Name: "SlidingWindowLog", Make: rl.SlidingWindowLog},
+		{Name: "SlidingWindowCounter", Make: rl.SlidingWindowCounter, Estimates: true},
 		{Name: "TokenBucket", Make: func(n int, per time.Duration) rl.Limit { return rl.TokenBucket(n, per, n) }},
-		{Name: "SlidingWindowLog", Make: rl.SlidingWindowLog, WholeWindow: true},
+		{Name: "GCRA", Make: func(n int, per time.Duration) rl.Limit { return rl.GCRA(n, per, n) }},
+		{Name: "LeakyBucket", Make: func(n int, per time.Duration) rl.Limit { return rl.LeakyBucket(n, per, n) }},
 	}
 }
 
@@ -141,7 +145,7 @@ func wholeCapacity(t *testing.T, mk Maker, a Algorithm) {
 	l := mk(t, a.Make(10, time.Second))
 	allow(t, l, "k", 10, true)
 	r := allow(t, l, "k", 10, false)
-	if r.RetryAfter != time.Second {
+	if r.RetryAfter != time.Second && !a.Estimates {
 		t.Fatalf("RetryAfter %v, want the full second", r.RetryAfter)
 	}
 	time.Sleep(r.RetryAfter)
@@ -293,7 +297,7 @@ func twoRules(t *testing.T, mk Maker, a Algorithm) {
 	if r := allow(t, l, "k", 1, false); r.Limit != small {
 		t.Fatalf("the small rule refuses: %+v", r)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(2 * time.Second)
 	if r := allow(t, l, "k", 4, false); r.Limit != large || r.Remaining != 3 {
 		t.Fatalf("the large rule refuses, and the small one keeps its 5: %+v", r)
 	}
@@ -306,7 +310,7 @@ func twoRules(t *testing.T, mk Maker, a Algorithm) {
 func fractionsAreKept(t *testing.T, mk Maker, a Algorithm) {
 	l := mk(t, a.Make(3, time.Second))
 	start, admitted := time.Now(), 0
-	for time.Since(start) < 30*time.Second {
+	for time.Since(start) < 10*time.Second {
 		r, err := l.AllowN(context.Background(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
@@ -316,9 +320,13 @@ func fractionsAreKept(t *testing.T, mk Maker, a Algorithm) {
 		}
 		time.Sleep(7 * time.Millisecond)
 	}
-	// 3 per second over 30 s and the 3 at the start; the steps of 7 ms
+	// 3 per second over 10 s and the 3 at the start; the steps of 7 ms
 	// may cost a log one unit now and then, never gain one.
-	if admitted > 93 || admitted < 88 {
-		t.Fatalf("admitted %d in 30 s at 3 per second", admitted)
+	least := 29
+	if a.Estimates {
+		least = 20
+	}
+	if admitted > 33 || admitted < least {
+		t.Fatalf("admitted %d in 10 s at 3 per second", admitted)
 	}
 }

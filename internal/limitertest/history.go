@@ -21,6 +21,10 @@ func RandomLimits(random *rand.Rand) []rl.Limit {
 		n := 1 + random.IntN(12)
 		limits[i] = all[random.IntN(len(all))].Make(n, periods[random.IntN(len(periods))])
 	}
+	if random.IntN(4) == 0 {
+		within, block := periods[random.IntN(len(periods))], periods[random.IntN(len(periods))]
+		limits = append(limits, rl.BlockAfter(1+random.IntN(4), within, block))
+	}
 	return limits
 }
 
@@ -37,7 +41,9 @@ type History struct {
 func NewHistory(random *rand.Rand, limits []rl.Limit) *History {
 	most := limits[0].Burst()
 	for _, l := range limits {
-		most = min(most, l.Burst())
+		if l.Burst() > 0 { // BlockAfter has none
+			most = min(most, l.Burst())
+		}
 	}
 	return &History{random: random, limits: limits, most: most}
 }
@@ -74,5 +80,5 @@ func (h *History) Next() (pause time.Duration, n int) {
 // SameDecision compares all that two limiters of the same limits must agree in.
 func SameDecision(a, b rl.Result) bool {
 	return a.Allowed == b.Allowed && a.Limit == b.Limit && a.Remaining == b.Remaining &&
-		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter
+		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay
 }

@@ -23,6 +23,9 @@ func Redis(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
 	client := redis.NewClient(&redis.Options{
 		// An IP: a name would be looked up by a goroutine outside the bubble.
 		Addr: "127.0.0.1:6379",
+		// Nobody may wait for a connection: go-redis waits by timers that
+		// it shares between all clients, and so between bubbles.
+		PoolSize: 4096,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return server.Dial()
 		},

@@ -14,7 +14,7 @@ import (
 // a microsecond brings Rate units back. Nothing is ever rounded, so no fraction of
 // a token is lost or won, however often a key is asked for.
 //
-//	State: Used at Stamp. View: Used at At.
+//	State: Used at Stamp. View: Used at At, which is now, or Stamp if later.
 type TokenBucket struct {
 	Rate  int
 	Per   time.Duration
@@ -51,6 +51,9 @@ func (b TokenBucket) Validate() error {
 	if err := positive("rate", b.Rate); err != nil {
 		return err
 	}
+	if err := atMost("rate", b.Rate, maxExact); err != nil {
+		return err
+	}
 	if err := period("per", b.Per); err != nil {
 		return err
 	}
@@ -59,9 +62,6 @@ func (b TokenBucket) Validate() error {
 	}
 	if most := maxExact / b.unit; int64(b.Burst) > most {
 		return fmt.Errorf("burst is %d, must be at most %d for %d per %v, or exact arithmetic would overflow", b.Burst, most, b.Rate, b.Per)
-	}
-	if int64(b.Rate) > maxExact {
-		return fmt.Errorf("rate is %d, must be at most %d", b.Rate, int64(maxExact))
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (b TokenBucket) See(s *State, now int64) View {
 }
 
 // Room implements Rule.
-func (b TokenBucket) Room(v View, cost int64) int64 { return b.Remaining(v) / cost }
+func (b TokenBucket) Room(v View, now, cost int64) int64 { return b.Remaining(v, now) / cost }
 
 // After implements Rule.
 func (b TokenBucket) After(v View, _, n int64) View {
@@ -100,7 +100,14 @@ func (b TokenBucket) After(v View, _, n int64) View {
 func (b TokenBucket) Store(s *State, v View, _, _ int64) { s.Stamp, s.Used = v.At, v.Used }
 
 // Remaining implements Rule.
-func (b TokenBucket) Remaining(v View) int64 { return (b.size - v.Used) / b.unit }
+func (b TokenBucket) Remaining(v View, _ int64) int64 { return (b.size - v.Used) / b.unit }
+
+// Refund implements Rule.
+func (b TokenBucket) Refund(s *State, now, _, n int64) {
+	v := b.See(s, now)
+	v.Used = max(v.Used-min(n, b.Capacity())*b.unit, 0)
+	b.Store(s, v, now, 0)
+}
 
 // Retry implements Rule.
 func (b TokenBucket) Retry(v View, now, cost int64) int64 {
@@ -118,3 +125,18 @@ func (b TokenBucket) Reset(v View, now int64) int64 {
 	}
 	return ceilDiv(v.Used, b.step) + v.At - now
 }
+
+// GCRA is the generic cell rate algorithm. It decides as TokenBucket does, and
+// the model is the same; in Redis it is stored as one instant, at which the
+// bucket would be full again.
+type GCRA struct{ TokenBucket }
+
+// LeakyBucket is the leaky bucket as a queue: what is admitted waits for its
+// turn, one unit every Per/Rate, and at most Burst units are in the queue,
+// the one whose turn it is included. A queue that drains is a bucket that
+// fills: it admits as TokenBucket does.
+type LeakyBucket struct{ TokenBucket }
+
+// Delay is how long a request has to wait for its turn, given the view before
+// it was charged.
+func (l LeakyBucket) Delay(v View, now int64) int64 { return l.Reset(v, now) }

@@ -83,7 +83,7 @@ func (l SlidingWindowLog) Blocker(s *State, v View, now, granted, cost int64) Vi
 }
 
 // Room implements Rule.
-func (l SlidingWindowLog) Room(v View, cost int64) int64 { return l.Remaining(v) / cost }
+func (l SlidingWindowLog) Room(v View, now, cost int64) int64 { return l.Remaining(v, now) / cost }
 
 // After implements Rule.
 func (l SlidingWindowLog) After(v View, now, n int64) View {
@@ -106,7 +106,15 @@ func (l SlidingWindowLog) Store(s *State, v View, now, n int64) {
 }
 
 // Remaining implements Rule.
-func (l SlidingWindowLog) Remaining(v View) int64 { return max(int64(l.Rate)-v.Used, 0) }
+func (l SlidingWindowLog) Remaining(v View, _ int64) int64 { return max(int64(l.Rate)-v.Used, 0) }
+
+// Refund removes the newest units. Should others have been charged in between,
+// it is theirs that go, and the older ones that stay leave the window earlier.
+func (l SlidingWindowLog) Refund(s *State, now, _, n int64) {
+	if times := l.counting(s, now); len(times) > 0 {
+		s.Log.times = times[:len(times)-int(min(n, int64(len(times))))]
+	}
+}
 
 // Retry implements Rule.
 func (l SlidingWindowLog) Retry(v View, now, _ int64) int64 {

@@ -11,6 +11,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -33,10 +34,13 @@ type State struct {
 // A View is a State as it stands at the instant of a decision. The scripts
 // reply with exactly these numbers.
 type View struct {
-	At   int64 // the instant it is of: now, or the stored stamp if that is later
+	At   int64 // the instant it is of; each rule says which
 	Used int64
 	Prev int64
 }
+
+// Unlimited is what a rule has left that does not limit at the moment.
+const Unlimited = math.MaxInt64
 
 // A Rule is one limit with its algorithm. Rules are comparable values.
 type Rule interface {
@@ -47,14 +51,17 @@ type Rule interface {
 	// See returns the state as it stands at now.
 	See(s *State, now int64) View
 	// Room says how many requests of cost units fit. The cost is at least 1.
-	Room(v View, cost int64) int64
+	Room(v View, now, cost int64) int64
 	// After is the view once n more units are charged. The scripts store
 	// what After describes.
 	After(v View, now, n int64) View
 	// Store writes the view that After gave for n units back.
 	Store(s *State, v View, now, n int64)
 	// Remaining is how many units fit, never below 0.
-	Remaining(v View) int64
+	Remaining(v View, now int64) int64
+	// Refund takes back up to n units that were charged at the instant
+	// charged. It never leaves more than a fresh key would have.
+	Refund(s *State, now, charged, n int64)
 	// Retry is the wait until cost more units fit, 0 if they do.
 	Retry(v View, now, cost int64) int64
 	// Reset is the wait until the key is as if never seen.
@@ -75,6 +82,13 @@ func gcd(a, b int64) int64 {
 func positive(what string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("%s is %d, must be at least 1", what, n)
+	}
+	return nil
+}
+
+func atMost(what string, n, most int) error {
+	if n > most {
+		return fmt.Errorf("%s is %d, must be at most %d", what, n, most)
 	}
 	return nil
 }

@@ -1,0 +1,32 @@
+-- REFUND: gives back units that were charged and turned out not to be used.
+--
+-- It never creates a key, never leaves more than a fresh key would have, and
+-- never changes when a key expires. Joined from the same sections as the
+-- driver, with each rule's --@refund in place of its --@charge.
+--
+-- KEYS   of one request, as the driver has them
+-- ARGV   names and parameters, as the driver has them; then how many units,
+--        and when they were charged, in microseconds (0 = just now)
+-- Reply  the time, in microseconds
+-- Calls  TIME, those to look, and one to write each key that exists
+local clock = redis.call("TIME")
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local ceil, floor = math.ceil, math.floor
+
+--@functions
+
+--@params
+local units, since = tonumber(ARGV[first]), tonumber(ARGV[first + 1])
+if since == 0 then
+  since = now
+end
+local request, need, failed, key, hash = 0, 1, nil, nil, nil
+
+repeat -- once; break leaves with failed set
+  --@load
+  --@check
+  --@refund
+  --@save
+until true
+
+return failed or { now }
