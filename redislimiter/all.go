@@ -202,11 +202,11 @@ func (j *joint) allow(ctx context.Context) (Result, error) {
 		}
 	}
 	first := j.limiters[0]
-	t, err := j.trip()
+	script, args, err := j.call()
 	if err != nil {
 		return Result{}, nameError(first.name, err)
 	}
-	reply, err := first.send(ctx, t)
+	reply, err := first.send(ctx, script, args)
 	if err != nil {
 		return Result{}, err
 	}
@@ -220,37 +220,34 @@ func (j *joint) allow(ctx context.Context) (Result, error) {
 		if taken.Cost == 0 {
 			taken.Granted = 0 // a look is answered as one unit would be
 		}
-		results[i] = l.result(j.charges[i].Key, &taken)
+		results[i] = l.result(j.charges[i].Key, &taken, 0)
 		at += l.script.Width()
 	}
 	return combine(j.charges, results), nil
 }
 
-// trip builds the call: the keys of all, the arguments of all, their costs.
-func (j *joint) trip() (*trip, error) {
+// call builds the arguments: the keys of all, the arguments of all, their costs.
+func (j *joint) call() (*scripts.Script, []any, error) {
 	var each []*scripts.Script
 	for _, l := range j.limiters {
 		each = append(each, l.script)
 	}
 	script, err := scripts.All(each)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	first := j.limiters[0]
-	t := first.idle.Get().(*trip)
-	t.rdb, t.script, t.tokens = first.rdb, script, first.trips
-	t.args = append(t.args[:0], nil, nil, 0)
+	args := []any{nil, nil, 0}
 	for i, l := range j.limiters {
 		for _, prefix := range l.prefixes {
-			t.args = append(t.args, prefix+j.ids[i]+"}")
+			args = append(args, prefix+j.ids[i]+"}")
 		}
 	}
-	t.args[2] = len(t.args) - 3
+	args[2] = len(args) - 3
 	for _, l := range j.limiters {
-		t.args = append(t.args, l.args...)
+		args = append(args, l.args...)
 	}
 	for _, c := range j.charges {
-		t.args = append(t.args, c.N)
+		args = append(args, c.N)
 	}
-	return t, nil
+	return script, args, nil
 }

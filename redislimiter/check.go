@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redislimiter/go-redislimiter/internal/model"
 	"github.com/redislimiter/go-redislimiter/scripts"
 )
 
@@ -103,11 +102,10 @@ func (l *Limiter) probe(ctx context.Context, nodes int, nodeOf func(key string) 
 			continue
 		}
 		seen[node] = true
-		taken := model.Taken{Charge: model.Charge{Cost: 1, Count: 1}}
-		if err := l.take(ctx, id, &taken); err != nil {
+		if _, err := l.alone(ctx, l.script, id, 1, 1); err != nil {
 			return err
 		}
-		if err := l.forget(ctx, id); err != nil {
+		if _, err := l.alone(ctx, scripts.Reset, id); err != nil {
 			return err
 		}
 	}

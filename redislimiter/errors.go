@@ -128,7 +128,8 @@ func classify(name string, err error, written bool) *unavailable {
 	e := &unavailable{name: name, cause: err}
 	switch {
 	case replied(err):
-		e.misconfigured = !nothingRan(err)
+		e.misconfigured = !nothingRan(err) && !noScript(err)
+		e.uncertain = stopped(err)
 	case nothingRan(err), errors.Is(err, redis.ErrClosed):
 	default:
 		e.uncertain = written

@@ -3,7 +3,7 @@ package redislimiter
 import (
 	"context"
 	"errors"
-	"fmt"
+	"hash/maphash"
 	"reflect"
 	"slices"
 	"sync"
@@ -15,10 +15,6 @@ import (
 
 // DefaultTimeout bounds a decision of a [Limiter] whose Timeout is 0.
 const DefaultTimeout = 100 * time.Millisecond
-
-// maxTrips bounds the calls of one limiter that are on their way to Redis,
-// those that nobody waits for any more included.
-const maxTrips = 512
 
 // A Limiter decides by state that all its instances share in Redis. Make one
 // with [New] and share it: it is safe for concurrent use, and it has nothing
@@ -41,9 +37,12 @@ type Limiter struct {
 	capacity int64
 	script   *scripts.Script
 	prefixes []string
-	args     []any         // ARGV that every call begins with
-	trips    chan struct{} // holds a token for each trip on its way
-	idle     sync.Pool     // of *trip
+	args     []any // ARGV that every call begins with
+	seed     maphash.Seed
+	lanes    []lane
+	single   lane      // for calls that share no trip
+	trips    sync.Pool // of *trip
+	calls    sync.Pool // of *call
 }
 
 // New makes a limiter. All limits must admit a request, and are charged
@@ -70,8 +69,8 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 	}
 	l := &Limiter{
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
-		script: script, prefixes: prefixes(name, script.Segments), trips: make(chan struct{}, maxTrips),
-		idle: sync.Pool{New: newTrip},
+		script: script, prefixes: prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
+		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
 	}
 	for _, arg := range script.Args {
 		l.args = append(l.args, arg)
@@ -126,20 +125,39 @@ func atMost(n int, capacity int64) model.Charge {
 	return model.Charge{Cost: 1, Count: min(int64(n), capacity), AtMost: true}
 }
 
-func (l *Limiter) decide(ctx context.Context, key string, c model.Charge) (Result, error) {
-	taken := model.Taken{Charge: c}
-	if err := l.take(ctx, escapeID(key), &taken); err != nil {
+func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (Result, error) {
+	c := l.calls.Get().(*call)
+	c.id, c.taken.Charge = escapeID(key), charge
+	if err := l.do(ctx, l.laneOf(c.id), c); err != nil {
 		return Result{}, err
 	}
-	return l.result(key, &taken), nil
+	r := l.result(key, &c.taken, c.request)
+	c.clear()
+	l.calls.Put(c)
+	return r, nil
 }
 
-// result is the answer to a charge of one request.
-func (l *Limiter) result(key string, taken *model.Taken) Result {
-	r := resultOf(l.name, l.limits, l.rules, taken, max(taken.Granted-1, 0))
+// laneOf picks the lane of an id.
+func (l *Limiter) laneOf(id string) *lane {
+	if len(l.lanes) == 1 {
+		return &l.lanes[0]
+	}
+	return &l.lanes[maphash.String(l.seed, id)%uint64(len(l.lanes))]
+}
+
+// result is the answer to a request of a charge.
+func (l *Limiter) result(key string, taken *model.Taken, request int64) Result {
+	if taken.AtMost {
+		request = max(taken.Granted-1, 0)
+	}
+	r := resultOf(l.name, l.limits, l.rules, taken, request)
 	r.Source = SourceRedis
-	if taken.Granted > 0 {
-		r.charge = charge{to: l, key: key, units: taken.Granted * taken.Cost, at: taken.Now}
+	switch {
+	case !r.Allowed || taken.Cost == 0:
+	case taken.AtMost:
+		r.charge = charge{to: l, key: key, units: taken.Granted, at: taken.Now}
+	default:
+		r.charge = charge{to: l, key: key, units: taken.Cost, at: taken.Now}
 	}
 	return r
 }
@@ -163,128 +181,34 @@ func (l *Limiter) refund(ctx context.Context, key string, n, at int64) error {
 	if n == 0 {
 		return nil
 	}
-	t := l.newTrip(l.script.Refund, escapeID(key))
-	t.cost, t.more = min(n, l.capacity), at
-	t.args = append(append(t.args, l.args...), &t.cost, &t.more)
-	_, err := l.send(ctx, t)
+	_, err := l.alone(ctx, l.script.Refund, escapeID(key), min(n, l.capacity), at)
 	return err
 }
 
-// take asks Redis to decide a charge to an escaped id.
-func (l *Limiter) take(ctx context.Context, id string, taken *model.Taken) error {
-	t := l.newTrip(l.script, id)
-	t.cost, t.more = taken.Cost, taken.Count
-	if taken.AtMost {
-		t.more = -taken.Count
+// alone makes a call of a script that shares no trip, on the Redis keys of an
+// id and with the limiter's arguments, and returns the bare reply.
+func (l *Limiter) alone(ctx context.Context, script *scripts.Script, id string, more ...any) ([]int64, error) {
+	args := make([]any, 3, 3+len(l.prefixes)+len(l.args)+len(more))
+	args[2] = len(l.prefixes)
+	for _, prefix := range l.prefixes {
+		args = append(args, prefix+id+"}")
 	}
-	t.args = append(append(t.args, l.args...), &t.cost, &t.more)
-	reply, err := l.send(ctx, t)
-	if err != nil {
-		return err
-	}
-	if _, err := l.script.Decode(reply, 0, taken); err != nil {
-		return &unavailable{name: l.name, cause: err, uncertain: true}
-	}
-	return nil
+	return l.send(ctx, script, append(append(args, l.args...), more...))
 }
 
-// newTrip begins a call of a script on the Redis keys of an id.
-func (l *Limiter) newTrip(script *scripts.Script, id string) *trip {
-	t := l.idle.Get().(*trip)
-	t.rdb, t.script, t.tokens = l.rdb, script, l.trips
-	t.args = append(t.args[:0], nil, nil, len(l.prefixes))
-	for i, prefix := range l.prefixes {
-		t.keys[i] = prefix + id + "}"
-		t.args = append(t.args, &t.keys[i])
-	}
-	return t
-}
-
-// send makes the trip and waits for it, but no longer than the deadline.
-func (l *Limiter) send(ctx context.Context, t *trip) ([]int64, error) {
-	if l.Timeout < 0 {
-		return nil, &argumentError{fmt.Sprintf("redislimiter: %s: Timeout is %v, must not be negative", l.name, l.Timeout)}
-	}
-	if err := ctx.Err(); err != nil {
+// send makes a call of a script with arguments that are ready but for the first
+// two, and returns the bare reply.
+func (l *Limiter) send(ctx context.Context, script *scripts.Script, args []any) ([]int64, error) {
+	c := newCall().(*call)
+	c.script, c.args = script, args
+	if err := l.do(ctx, &l.single, c); err != nil {
 		return nil, err
 	}
-	t.caller, t.deadline = ctx, l.deadline(ctx)
-	t.timer.Reset(time.Until(t.deadline))
-	if err := l.enter(ctx, t.timer); err != nil {
-		return nil, err
-	}
-	go t.start()
-	select {
-	case <-t.finished:
-		return l.arrived(ctx, t)
-	case <-ctx.Done():
-		return nil, l.gone(ctx, t.leave())
-	case <-t.timer.C:
-		return nil, l.gone(ctx, t.leave())
-	}
-}
-
-// arrived reads what the trip brought back.
-func (l *Limiter) arrived(ctx context.Context, t *trip) ([]int64, error) {
-	reply, err, sent := t.command.Val(), t.err, t.command.state.Load() == written
-	t.clear()
-	l.idle.Put(t)
-	if ctx.Err() == context.Canceled {
-		return nil, context.Canceled // never told "allowed"
-	}
-	if err != nil {
-		return nil, classify(l.name, err, sent)
-	}
-	return reply, nil
-}
-
-// deadline is when a call has to be back.
-func (l *Limiter) deadline(ctx context.Context) time.Time {
-	timeout := l.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	deadline := time.Now().Add(timeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		return d
-	}
-	return deadline
-}
-
-// enter waits for its turn if too many calls are on their way.
-func (l *Limiter) enter(ctx context.Context, timer *time.Timer) error {
-	select {
-	case l.trips <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case l.trips <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	return l.gone(ctx, false)
-}
-
-// gone is the error for a caller that leaves without an answer.
-func (l *Limiter) gone(ctx context.Context, sent bool) error {
-	switch err := ctx.Err(); err {
-	case nil:
-		return &unavailable{name: l.name, cause: errTimeout, uncertain: sent}
-	case context.DeadlineExceeded:
-		return &unavailable{name: l.name, cause: err, uncertain: sent}
-	default:
-		return err
-	}
+	return c.reply, nil
 }
 
 // Reset forgets everything about key, as if it had never been seen.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.forget(ctx, escapeID(key))
-}
-
-func (l *Limiter) forget(ctx context.Context, id string) error {
-	_, err := l.send(ctx, l.newTrip(scripts.Reset, id))
+	_, err := l.alone(ctx, scripts.Reset, escapeID(key))
 	return err
 }

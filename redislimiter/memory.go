@@ -44,19 +44,19 @@ type Memory struct {
 	capacity int64
 	start    time.Time
 	seed     maphash.Seed
-	held     atomic.Int64
+	count    atomic.Int64
 	shards   [memoryShards]shard
 }
 
 type shard struct {
 	mu   sync.Mutex
-	keys map[string]*entry
+	keys map[string]*held
 	_    [40]byte // keeps the locks of two shards off one cache line
 }
 
-// An entry is the states of one key. The first is held in place, since most
+// A held key is its states. The first is held in place, since most
 // limiters have one rule.
-type entry struct {
+type held struct {
 	states []model.State
 	one    [1]model.State
 }
@@ -84,7 +84,7 @@ func (m *Memory) Name() string { return m.name }
 func (m *Memory) Limits() []Limit { return m.limits }
 
 // Len is how many keys are held.
-func (m *Memory) Len() int { return int(m.held.Load()) }
+func (m *Memory) Len() int { return int(m.count.Load()) }
 
 // Allow is shorthand for AllowN(ctx, key, 1).
 func (m *Memory) Allow(ctx context.Context, key string) (Result, error) {
@@ -169,7 +169,7 @@ func (m *Memory) Reset(ctx context.Context, key string) error {
 	defer s.mu.Unlock()
 	if _, ok := s.keys[key]; ok {
 		delete(s.keys, key)
-		m.held.Add(-1)
+		m.count.Add(-1)
 	}
 	return nil
 }
@@ -194,24 +194,24 @@ func (m *Memory) take(key string, c model.Charge) model.Taken {
 	if e, ok := s.keys[key]; ok {
 		return model.Take(m.rules, e.states, m.now(), c)
 	}
-	e := m.newEntry()
+	e := m.newHeld()
 	taken := model.Take(m.rules, e.states, m.now(), c)
 	if !taken.Changed(m.rules) {
 		return taken
 	}
 	s.sweep(m)
 	if s.keys == nil {
-		s.keys = map[string]*entry{}
+		s.keys = map[string]*held{}
 	}
 	s.keys[key] = e
-	if m.held.Add(1) > int64(m.bound()) {
+	if m.count.Add(1) > int64(m.bound()) {
 		m.evict(i, key)
 	}
 	return taken
 }
 
-func (m *Memory) newEntry() *entry {
-	e := &entry{}
+func (m *Memory) newHeld() *held {
+	e := &held{}
 	if len(m.rules) == 1 {
 		e.states = e.one[:]
 	} else {

@@ -15,7 +15,7 @@ func (s *shard) sweep(m *Memory) {
 		}
 		if m.standing(e, now).Reset == 0 {
 			delete(s.keys, key)
-			m.held.Add(-1)
+			m.count.Add(-1)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func (m *Memory) evict(i int, keep string) {
 	}
 	// All others are busy or empty: the new key is the one to go.
 	delete(m.shards[i].keys, keep)
-	m.held.Add(-1)
+	m.count.Add(-1)
 }
 
 // evict drops the key of a few that has the most left, and of those with
@@ -63,12 +63,12 @@ func (s *shard) evict(m *Memory, keep string) bool {
 		return false
 	}
 	delete(s.keys, victim)
-	m.held.Add(-1)
+	m.count.Add(-1)
 	return true
 }
 
 // standing is how a key stands, without a charge.
-func (m *Memory) standing(e *entry, now int64) model.Decision {
+func (m *Memory) standing(e *held, now int64) model.Decision {
 	taken := model.Take(m.rules, e.states, now, model.Charge{Count: 1})
 	return taken.Request(m.rules, 0)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,91 +13,52 @@ import (
 	"github.com/redislimiter/go-redislimiter/scripts"
 )
 
-// Client is what a limiter needs of go-redis: *redis.Client,
-// *redis.ClusterClient, *redis.Ring and wrappers around them have it. The
-// limiter never dials, configures or closes its client.
-type Client interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-// A command is a Redis command that go-redis sends once only. By default
-// go-redis sends a command again when the reply is lost, and a charge would
-// then be made twice.
+// A trip carries calls to Redis and their answers back, in a goroutine of its
+// own, so that callers can leave at their deadlines: go-redis looks at neither
+// the deadline nor the cancellation of a context while it waits for a reply. When
+// it is back it carries those that have gathered meanwhile, and ends if there
+// are none.
 //
-// It also knows whether it was written. go-redis asks for the arguments when
-// it writes them, so that is the moment from which on the server may run the
-// command. A command that its caller has left before that moment turns into a
-// PING: go-redis may get a connection for it seconds later, and must not
-// charge anybody then.
-type command struct {
-	*redis.IntSliceCmd
-	state atomic.Int32
-}
-
-// The states of a command.
-const (
-	idle      int32 = iota // not with go-redis: nothing was sent, or it proved to have had no effect
-	given                  // to go-redis, which has not written it yet
-	written                // the server may have run it
-	abandoned              // it must not be written any more
-)
-
-// NoRetry tells go-redis never to send the command again.
-func (c *command) NoRetry() bool { return true }
-
-var ping = []any{"ping"}
-
-// Args are the arguments to be written.
-func (c *command) Args() []any {
-	if c.state.CompareAndSwap(given, written) || c.state.Load() == written {
-		return c.IntSliceCmd.Args()
-	}
-	return ping
-}
-
-// abandon reports whether the command was caught before it was written.
-func (c *command) abandon() bool {
-	return c.state.CompareAndSwap(idle, abandoned) || c.state.CompareAndSwap(given, abandoned)
-}
-
-// A trip carries one call to Redis and back in a goroutine of its own, so that
-// the caller can leave at its deadline: go-redis looks at neither the deadline
-// nor the cancellation of a context while it waits for a reply.
-//
-// It is also the context that go-redis gets: the values of the caller, the
-// deadline of the trip, and done when the caller has left.
-//
-// Trips are used again, since they hold what would otherwise be allocated for
-// each call; those that their callers have left are not.
+// It is also the context that go-redis gets: done when all callers have left, with
+// the values of the caller if it carries just one.
 type trip struct {
-	rdb      Client
-	script   *scripts.Script
-	caller   context.Context
-	deadline time.Time
+	limiter *Limiter
+	lane    *lane
+	start   func() // runs it; kept, since making it allocates
 
-	args []any // of the command, pointing into what follows
-	keys [1 + model.MaxRules]string
-	cost int64
-	more int64
+	calls   []*call
+	aboard  int // callers that still wait; guarded by the lane's mu
+	left    chan struct{}
+	entries []entry
+	places  map[place]int // of entries
+
+	args    []any // of the command, pointing into what follows
+	keys    []string
+	numbers []int64
+	script  *scripts.Script
 
 	command  command
-	err      error
-	timer    *time.Timer   // rings at the deadline
-	finished chan struct{} // receives once run has ended
-	left     chan struct{} // closed when the caller has left
-	start    func()        // runs the trip; kept, since making it allocates
-	tokens   chan struct{} // of the limiter; start takes one out at the end
+	deadline time.Time
+}
+
+// An entry is what the script is asked once: up to count requests of one cost
+// for one id.
+type entry struct {
+	place
+	count int64
+	taken model.Taken
+	again bool // it has to be asked alone
+}
+
+// Calls of one place are one entry.
+type place struct {
+	id   string
+	cost int64
 }
 
 func newTrip() any {
-	t := &trip{finished: make(chan struct{}, 1), left: make(chan struct{}), timer: time.NewTimer(time.Hour)}
-	t.timer.Stop()
-	t.start = func() {
-		tokens := t.tokens
-		t.run()
-		t.finished <- struct{}{} // the caller may put t back from here on
-		<-tokens
-	}
+	t := &trip{left: make(chan struct{}), places: map[place]int{}}
+	t.start = t.run
 	return t
 }
 
@@ -106,7 +67,14 @@ var errTimeout = errors.New("no answer in time")
 
 func (t *trip) Deadline() (time.Time, bool) { return t.deadline, true }
 func (t *trip) Done() <-chan struct{}       { return t.left }
-func (t *trip) Value(key any) any           { return t.caller.Value(key) }
+
+// Value keeps tracing whole for a call that travels alone.
+func (t *trip) Value(key any) any {
+	if len(t.calls) == 1 && t.calls[0] != nil {
+		return t.calls[0].ctx.Value(key)
+	}
+	return nil
+}
 
 func (t *trip) Err() error {
 	select {
@@ -117,22 +85,183 @@ func (t *trip) Err() error {
 	}
 }
 
-// Boxed once, since a string becomes an allocation in an any.
-var evalsha, eval any = "evalsha", "eval"
-
-func noScript(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
+// run carries loads of calls for as long as there are any.
+func (t *trip) run() {
+	l, n := t.limiter, t.lane
+	for {
+		t.load()
+		reply, err := t.travel()
+		t.land(reply, err)
+		n.mu.Lock()
+		if n.first == nil || n.flying > n.most {
+			n.flying--
+			n.mu.Unlock()
+			l.trips.Put(t)
+			return
+		}
+		n.departed = time.Now()
+		t.board()
+		n.mu.Unlock()
+	}
 }
 
-// run sends the command until there is an answer, or nothing can come of it.
-func (t *trip) run() {
-	t.err = t.send(evalsha, &t.script.SHA)
-	if noScript(t.err) {
+// board takes the calls that wait. The lane's mu is held.
+func (t *trip) board() {
+	t.calls = t.calls[:0]
+	for c := t.lane.first; c != nil && len(t.calls) < maxCalls; {
+		next := c.next
+		if len(t.calls) == 0 || !t.lane.apart || c.id == t.calls[0].id {
+			t.lane.remove(c)
+			c.trip = t
+			t.calls = append(t.calls, c)
+		}
+		if t.lane.alone {
+			break
+		}
+		c = next
+	}
+	t.aboard = len(t.calls)
+	select {
+	case <-t.left: // everybody had left the load before
+		t.left = make(chan struct{})
+	default:
+	}
+	t.command.state.Store(idle)
+}
+
+// load makes the command's arguments of the calls.
+func (t *trip) load() {
+	t.deadline = t.calls[0].deadline
+	t.script = t.limiter.script
+	if first := t.calls[0]; first.script != nil {
+		t.script, t.args = first.script, append(t.args[:0], first.args...)
+		return
+	}
+	t.gather()
+	l := t.limiter
+	t.keys, t.numbers = t.keys[:0], t.numbers[:0]
+	for _, e := range t.entries {
+		for _, prefix := range l.prefixes {
+			t.keys = append(t.keys, prefix+e.id+"}")
+		}
+		t.numbers = append(t.numbers, e.cost, e.count)
+	}
+	t.args = append(t.args[:0], nil, nil, len(t.keys))
+	for i := range t.keys {
+		t.args = append(t.args, &t.keys[i])
+	}
+	t.args = append(t.args, l.args...)
+	for i := range t.numbers {
+		t.args = append(t.args, &t.numbers[i])
+	}
+}
+
+// gather puts calls of one id and cost into one entry, in the order of their
+// arrival.
+func (t *trip) gather() {
+	t.entries = t.entries[:0]
+	clear(t.places)
+	for _, c := range t.calls {
+		if c.deadline.After(t.deadline) {
+			t.deadline = c.deadline
+		}
+		p, count := place{c.id, c.taken.Cost}, c.taken.Count
+		if c.taken.AtMost {
+			count = -count
+		} else if i, ok := t.places[p]; ok {
+			c.entry, c.request = i, t.entries[i].count
+			t.entries[i].count++
+			continue
+		} else if len(t.calls) > 1 {
+			t.places[p] = len(t.entries)
+		}
+		c.entry, c.request = len(t.entries), 0
+		t.entries = append(t.entries, entry{place: p, count: count})
+	}
+}
+
+// land hands out the answers.
+func (t *trip) land(reply []int64, err error) {
+	l, n := t.limiter, t.lane
+	if err != nil {
+		err = t.judge(err)
+	} else if t.calls[0].script == nil {
+		err = t.decode(reply)
+	}
+	again := func(c *call) bool {
+		return err == errAskAlone || err == nil && c.script == nil && t.entries[c.entry].again
+	}
+	n.mu.Lock()
+	for _, c := range t.calls {
+		c.trip, c.landed = nil, !again(c)
+		if !c.landed {
+			c.lane.Store(&l.single)
+		}
+	}
+	n.mu.Unlock()
+	for i, c := range t.calls {
+		t.calls[i] = nil
+		if again(c) {
+			l.depart(&l.single, c)
+			continue
+		}
+		c.err, c.reply = err, reply
+		if err == nil && c.script == nil {
+			c.taken = t.entries[c.entry].taken
+		}
+		c.finished <- struct{}{} // c is the caller's from here on
+	}
+}
+
+// errAskAlone: nothing was charged, because the state of one of several ids is
+// not what it should be. Each has to be asked about alone.
+var errAskAlone = errors.New("ask alone")
+
+// judge turns a trip's error into what its callers get.
+func (t *trip) judge(err error) error {
+	// An error that the script returned says that it had charged nothing;
+	// one that stopped it names its line.
+	if len(t.calls) > 1 && replied(err) && !nothingRan(err) && !noScript(err) && !stopped(err) {
+		return errAskAlone
+	}
+	return classify(t.limiter.name, err, t.command.state.Load() == written)
+}
+
+// stopped reports whether an error stopped the script in its middle.
+func stopped(err error) bool {
+	return strings.Contains(err.Error(), "user_script")
+}
+
+// decode reads the answers of all entries.
+func (t *trip) decode(reply []int64) error {
+	for i := range t.entries {
+		e := &t.entries[i]
+		e.taken.Charge = model.Charge{Cost: e.cost, Count: e.count}
+		if e.count < 0 {
+			e.taken.Charge = model.Charge{Cost: e.cost, Count: -e.count, AtMost: true}
+		}
+		decided, err := t.limiter.script.Decode(reply, i, &e.taken)
+		if err != nil {
+			return &unavailable{name: t.limiter.name, cause: err, uncertain: true}
+		}
+		e.again = !decided
+	}
+	return nil
+}
+
+// travel sends the command until there is an answer, or nothing can come of it.
+func (t *trip) travel() ([]int64, error) {
+	err := t.send(evalsha, &t.script.SHA)
+	if noScript(err) {
 		// EVAL loads the script and runs it, in one step and on the very
 		// node that lacks it: a restarted server, a promoted replica, the
 		// target of a slot that is being moved.
-		t.err = t.send(eval, &t.script.Text)
+		err = t.send(eval, &t.script.Text)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return t.command.Val(), nil
 }
 
 // send sends the command, and again only while the server proves that it ran
@@ -147,7 +276,7 @@ func (t *trip) send(name any, script *string) error {
 		if t.Err() != nil {
 			return errTimeout
 		}
-		err := t.rdb.Process(t, &t.command)
+		err := t.limiter.rdb.Process(t, &t.command)
 		if err == nil || !nothingRan(err) && !noScript(err) {
 			return err
 		}
@@ -175,18 +304,4 @@ func (t *trip) sleep(d time.Duration) bool {
 	case <-t.left:
 		return false
 	}
-}
-
-// leave ends the caller's wait, and reports whether the command may have
-// reached the server.
-func (t *trip) leave() bool {
-	close(t.left)
-	return !t.command.abandon()
-}
-
-// clear makes the trip ready for another call.
-func (t *trip) clear() {
-	t.timer.Stop()
-	t.caller, t.err, t.command.IntSliceCmd = nil, nil, nil
-	t.command.state.Store(idle)
 }

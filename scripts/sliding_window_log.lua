@@ -36,7 +36,11 @@ if latest$ and not broken$ then
   -- time stands still until a clock that fell back has caught up
   local from = (latest$ > now and latest$ or now) - window$ + 1
   if latest$ >= from then
-    early$ = redis.call("ZRANGEBYSCORE", key$, from, "+inf", "WITHSCORES", "LIMIT", 0, reach$)
+    early$ = redis.pcall("ZRANGEBYSCORE", key$, from, "+inf", "WITHSCORES", "LIMIT", 0, reach$)
+    if early$.err then
+      failed = early$
+      break
+    end
     used$ = serial$ - tonumber(early$[1]) + 1
     newest$ = latest$
   end
