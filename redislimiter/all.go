@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -67,15 +68,9 @@ func addUp(charges []Charge) []Charge {
 	return sum
 }
 
-// same compares limiters, of which an AllowerFunc cannot be compared.
+// same compares limiters as far as they can be compared: functions cannot.
 func same(a, b Allower) bool {
-	if _, ok := a.(AllowerFunc); ok {
-		return false
-	}
-	if _, ok := b.(AllowerFunc); ok {
-		return false
-	}
-	return a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // inOrder charges one after the other, and undoes it if one does not allow it.

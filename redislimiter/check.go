@@ -17,7 +17,7 @@ const checkTimeout = 5 * time.Second
 
 // Check tries at start-up what decisions will need: it loads the script on
 // every primary, so that the first requests do not have to, and makes and
-// deletes a charge on each, under a key that no caller can name. It reports
+// deletes charges on each, under a key that no caller can name. It reports
 // the first thing that does not work, by errors.Is an ErrMisconfigured if that
 // will not mend itself. It waits until ctx is done, or for 5 seconds if ctx
 // has no deadline.
@@ -102,8 +102,10 @@ func (l *Limiter) probe(ctx context.Context, nodes int, nodeOf func(key string) 
 			continue
 		}
 		seen[node] = true
-		if _, err := l.alone(ctx, l.script, id, 1, 1); err != nil {
-			return err
+		for range 2 { // the second charge needs commands that the first does not
+			if _, err := l.alone(ctx, l.script, id, 1, 1); err != nil {
+				return err
+			}
 		}
 		if _, err := l.alone(ctx, scripts.Reset, id); err != nil {
 			return err

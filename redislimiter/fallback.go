@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	defaultCooldown = 500 * time.Millisecond
+	defaultCooldown = 250 * time.Millisecond
 	defaultFailures = 5
 )
 
@@ -35,7 +35,7 @@ type Fallback struct {
 
 	// Timeout bounds Primary. 0 leaves it to Primary and the caller.
 	Timeout time.Duration
-	// Cooldown is how long Primary is left alone. 0 means 500 ms.
+	// Cooldown is how long Primary is left alone. 0 means 250 ms.
 	Cooldown time.Duration
 	// Failures is how many in a row it takes. 0 means 5.
 	Failures int

@@ -97,6 +97,37 @@ func TestLostReplyIsChargedOnceAndUncertain(t *testing.T) {
 	}
 }
 
+// After a restart the pool is full of dead connections. Each must take a PING
+// down with it, and not a charge.
+func TestDeadConnectionsCostOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := flakyLimiter(t)
+		var dead atomic.Int64
+		dead.Store(30)
+		var pings atomic.Int64
+		f.before = func(_ context.Context, _ int64, cmd redis.Cmder) error {
+			if cmd.Name() == "ping" {
+				pings.Add(1)
+			} else {
+				cmd.Args() // as go-redis does to write it
+			}
+			if dead.Add(-1) >= 0 {
+				return io.EOF
+			}
+			return nil
+		}
+		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, rl.ErrUncertain) {
+			t.Fatal(err)
+		}
+		for range 5 {
+			allow(t, l, "k", 1, true)
+		}
+		if pings.Load() != 30 {
+			t.Fatalf("%d PINGs, want 29 that fail and one that does not", pings.Load())
+		}
+	})
+}
+
 func TestTransientErrorsAreTriedAgain(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, err := range []error{

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Redis keys look like rl:<name>:<segment>:{<id>}, and only this file writes
@@ -46,6 +47,16 @@ func prefixes(name string, segments []string) []string {
 		all[i] = keyPrefix + name + ":" + segment + ":{"
 	}
 	return all
+}
+
+// shortID keeps long ids from taking memory. The result cannot be that of
+// another id: it is longer than those that stay as they are.
+func shortID(id string) string {
+	if len(id) <= maxID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "%h" + hex.EncodeToString(sum[:]) + strings.Repeat("%", maxID+1-66)
 }
 
 // escapeID makes an id fit between the braces; different ids stay different.

@@ -133,53 +133,83 @@ func BlockAfter(refusals int, within, block time.Duration) Limit {
 	return Limit{model.BlockAfter{Refusals: refusals, Within: within, Block: block}}
 }
 
-// facts are what a limit can tell of itself.
-type facts struct {
-	algorithm string
-	rate      int
-	per       time.Duration
-	text      string
+// Algorithm is the algorithm's name, such as "token bucket"; empty for the
+// zero Limit, and "block" for BlockAfter.
+func (l Limit) Algorithm() string {
+	switch l.rule.(type) {
+	case model.FixedWindow:
+		return "fixed window"
+	case model.SlidingWindowLog:
+		return "sliding window log"
+	case model.SlidingWindowCounter:
+		return "sliding window counter"
+	case model.TokenBucket:
+		return "token bucket"
+	case model.GCRA:
+		return "GCRA"
+	case model.LeakyBucket:
+		return "leaky bucket"
+	case model.BlockAfter:
+		return "block"
+	}
+	return ""
 }
 
-func (l Limit) facts() facts {
-	window := func(name string, rate int, per time.Duration) facts {
-		return facts{name, rate, per, fmt.Sprintf("%s, %d per %v", name, rate, per)}
+// bucket returns the parameters of the algorithms that have a burst.
+func (l Limit) bucket() (model.TokenBucket, bool) {
+	switch r := l.rule.(type) {
+	case model.TokenBucket:
+		return r, true
+	case model.GCRA:
+		return r.TokenBucket, true
+	case model.LeakyBucket:
+		return r.TokenBucket, true
 	}
-	bucket := func(name string, b model.TokenBucket) facts {
-		return facts{name, b.Rate, b.Per, fmt.Sprintf("%s of %d, %d per %v", name, b.Burst, b.Rate, b.Per)}
-	}
+	return model.TokenBucket{}, false
+}
+
+func (l Limit) quota() (rate int, per time.Duration) {
 	switch r := l.rule.(type) {
 	case model.FixedWindow:
-		return window("fixed window", r.Rate, r.Per)
+		return r.Rate, r.Per
 	case model.SlidingWindowLog:
-		return window("sliding window log", r.Rate, r.Per)
+		return r.Rate, r.Per
 	case model.SlidingWindowCounter:
-		return window("sliding window counter", r.Rate, r.Per)
-	case model.TokenBucket:
-		return bucket("token bucket", r)
-	case model.GCRA:
-		return bucket("GCRA", r.TokenBucket)
-	case model.LeakyBucket:
-		return bucket("leaky bucket", r.TokenBucket)
+		return r.Rate, r.Per
 	case model.BlockAfter:
-		return facts{"block", r.Refusals, r.Within, fmt.Sprintf("block for %v after %d refusals within %v", r.Block, r.Refusals, r.Within)}
+		return r.Refusals, r.Within
 	}
-	return facts{text: "no limit"}
+	b, _ := l.bucket()
+	return b.Rate, b.Per
 }
-
-// Algorithm is the algorithm's name, such as "token bucket"; empty for the
-// zero Limit.
-func (l Limit) Algorithm() string { return l.facts().algorithm }
 
 // Rate is how many units are admitted, on average, every [Limit.Per]. For
 // BlockAfter it is the refusals.
-func (l Limit) Rate() int { return l.facts().rate }
+func (l Limit) Rate() int {
+	rate, _ := l.quota()
+	return rate
+}
 
 // Per is the period that [Limit.Rate] refers to.
-func (l Limit) Per() time.Duration { return l.facts().per }
+func (l Limit) Per() time.Duration {
+	_, per := l.quota()
+	return per
+}
 
 // String describes the limit, such as "token bucket of 20, 10 per 1s".
-func (l Limit) String() string { return l.facts().text }
+func (l Limit) String() string {
+	if l.rule == nil {
+		return "no limit"
+	}
+	if b, ok := l.rule.(model.BlockAfter); ok {
+		return fmt.Sprintf("block for %v after %d refusals within %v", b.Block, b.Refusals, b.Within)
+	}
+	rate, per := l.quota()
+	if b, ok := l.bucket(); ok {
+		return fmt.Sprintf("%s of %d, %d per %v", l.Algorithm(), b.Burst, rate, per)
+	}
+	return fmt.Sprintf("%s, %d per %v", l.Algorithm(), rate, per)
+}
 
 // Burst is the most that can be admitted at one instant: the largest n that
 // AllowN can ever allow. It is 0 for BlockAfter, which admits nothing by

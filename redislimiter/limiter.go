@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redislimiter/go-redislimiter/internal/model"
@@ -40,9 +41,10 @@ type Limiter struct {
 	args     []any // ARGV that every call begins with
 	seed     maphash.Seed
 	lanes    []lane
-	single   lane      // for calls that share no trip
-	trips    sync.Pool // of *trip
-	calls    sync.Pool // of *call
+	single   lane        // for calls that share no trip
+	trips    sync.Pool   // of *trip
+	calls    sync.Pool   // of *call
+	suspect  atomic.Bool // a connection was found closed: others may be
 }
 
 // New makes a limiter. All limits must admit a request, and are charged

@@ -32,7 +32,7 @@ const (
 // limit, so that keys that are at their limit stay. Somebody who sends ever new
 // keys pushes out mostly such keys of his own, and one of a victim's only
 // while it has hardly been used. Keys whose state no longer matters are
-// dropped while new ones arrive.
+// dropped while new ones arrive. Keys above 128 bytes are held as their hash.
 type Memory struct {
 	// MaxKeys bounds the keys held. 0 means DefaultMaxKeys, 131072. Set it
 	// before the first use.
@@ -118,6 +118,7 @@ func (m *Memory) AllowAtMost(ctx context.Context, key string, n int) (int, Resul
 }
 
 func (m *Memory) decide(key string, c model.Charge) Result {
+	key = shortID(key)
 	taken := m.take(key, c)
 	r := resultOf(m.name, m.limits, m.rules, &taken, max(taken.Granted-1, 0))
 	r.Source = SourceMemory
@@ -148,6 +149,7 @@ func (m *Memory) refund(ctx context.Context, key string, n, at int64) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
+	key = shortID(key)
 	s := &m.shards[m.shardOf(key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,6 +166,7 @@ func (m *Memory) Reset(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	key = shortID(key)
 	s := &m.shards[m.shardOf(key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()

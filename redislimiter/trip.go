@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"time"
 
@@ -251,6 +252,9 @@ func (t *trip) decode(reply []int64) error {
 
 // travel sends the command until there is an answer, or nothing can come of it.
 func (t *trip) travel() ([]int64, error) {
+	if t.limiter.suspect.Load() {
+		t.testConnections()
+	}
 	err := t.send(evalsha, &t.script.SHA)
 	if noScript(err) {
 		// EVAL loads the script and runs it, in one step and on the very
@@ -259,9 +263,41 @@ func (t *trip) travel() ([]int64, error) {
 		err = t.send(eval, &t.script.Text)
 	}
 	if err != nil {
+		if t.command.state.Load() == written && broken(err) {
+			t.limiter.suspect.Store(true)
+		}
 		return nil, err
 	}
 	return t.command.Val(), nil
+}
+
+// broken reports whether a connection was found closed.
+func broken(err error) bool {
+	var network net.Error
+	return !replied(err) && !errors.As(err, &network) || errors.As(err, &network) && !network.Timeout()
+}
+
+// maxTests bounds the PINGs of testConnections.
+const maxTests = 64
+
+// testConnections sends PINGs until one is answered. After a restart of the
+// server go-redis's pool is full of connections that are closed, and does not
+// see it of TLS and of wrapped ones. Each takes a command that it is given down
+// with it: better one that can be sent again than a charge.
+func (t *trip) testConnections() {
+	for range maxTests {
+		if t.Err() != nil || time.Until(t.deadline) <= 0 {
+			return
+		}
+		err := t.limiter.rdb.Process(t, redis.NewStatusCmd(t, "ping"))
+		if err == nil || replied(err) {
+			t.limiter.suspect.Store(false)
+			return
+		}
+		if !broken(err) || nothingRan(err) {
+			return
+		}
+	}
 }
 
 // send sends the command, and again only while the server proves that it ran

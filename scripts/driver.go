@@ -125,7 +125,7 @@ func functions(groups ...*group) string {
 	var have, need []string
 	for _, g := range groups {
 		if g.hashed() {
-			need = append(need, "expire")
+			need = append(need, "milliseconds", "expire")
 		}
 		for _, p := range g.parts {
 			need = append(need, p.uses...)

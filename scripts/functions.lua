@@ -1,11 +1,18 @@
 -- FUNCTIONS that more than one place of a script needs; each script gets only
 -- those that its rules name.
 
+--@function milliseconds
+-- A time to live. The server counts it from the beginning of the current
+-- millisecond, hence one more than the microseconds need.
+local function milliseconds(life)
+  return ceil(life / 1000) + 1
+end
+
 --@function expire
 -- Gives a key its time to live, in microseconds. A key that cannot get one
 -- must not stay: it would never be forgotten.
 local function expire(key, life)
-  local done = redis.pcall("PEXPIRE", key, ceil(life / 1000))
+  local done = redis.pcall("PEXPIRE", key, milliseconds(life))
   if type(done) == "table" and done.err then
     redis.pcall("DEL", key)
     return done
@@ -23,8 +30,11 @@ local function refill(stamp, used, now, size, step)
   if not (used <= size) then
     used = size -- the limit was lowered
   end
+  if used == 0 then
+    return now, 0
+  end
   if stamp >= now then
-    return stamp, used
+    return stamp, used -- time stands still until the clock is there
   end
   local back = (now - stamp) * step
   if back >= used then

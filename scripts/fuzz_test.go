@@ -73,12 +73,40 @@ const unchanged = 2_000_000*time.Hour + 7*time.Millisecond
 // expire does what a server does: keys end at an absolute time of its clock,
 // also when that is stepped, and only once their millisecond is over. The
 // embedded server counts what has passed.
-func (p *pair) expire() {
+func (p *pair) expire(tb testing.TB) {
+	tb.Helper()
 	for key, end := range p.ends {
 		if p.now/1000 > end {
 			p.server.Del(key)
 			delete(p.ends, key)
+			p.forget(tb, key)
 		}
+	}
+}
+
+// forget makes the model forget what a key held. It must not matter any more,
+// unless the clock steps back after it has expired.
+func (p *pair) forget(tb testing.TB, key string) {
+	tb.Helper()
+	logs := 0
+	for i, rule := range p.rules {
+		segment := "h"
+		switch rule.(type) {
+		case model.SlidingWindowLog:
+			segment = fmt.Sprint("log", logs)
+			logs++
+		case model.GCRA:
+			if len(p.rules) == 1 {
+				segment = "gcra0"
+			}
+		}
+		if key != "rl:t:"+segment+":{k}" {
+			continue
+		}
+		if left := rule.Reset(rule.See(&p.states[i], p.now), p.now); left > 0 {
+			tb.Fatalf("%+v at %d: key %q expired %dµs too early", p.rules, p.now, key, left)
+		}
+		p.states[i] = model.State{}
 	}
 }
 
@@ -110,7 +138,7 @@ func newPair(tb testing.TB, rules []model.Rule) *pair {
 func (p *pair) eval(tb testing.TB, s *scripts.Script, more ...any) []int64 {
 	tb.Helper()
 	p.server.SetTime(time.UnixMicro(p.now))
-	p.expire()
+	p.expire(tb)
 	keys := make([]string, len(p.script.Segments))
 	for i, segment := range p.script.Segments {
 		keys[i] = "rl:t:" + segment + ":{k}"

@@ -12,7 +12,7 @@
 --@key
 --@params size unit step
 --@reply stamp used
---@uses refill
+--@uses refill milliseconds
 
 --@check
 local stamp$, used$ = now, 0
@@ -37,7 +37,7 @@ local room$ = floor((size$ - used$) / unit$)
 
 --@charge
 used$ = used$ + units * unit$
-local set$ = redis.pcall("SET", key$, string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$), "PX", ceil((ceil(used$ / step$) + stamp$ - now) / 1000))
+local set$ = redis.pcall("SET", key$, string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$), "PX", milliseconds(ceil(used$ / step$) + stamp$ - now))
 if set$.err then
   failed = set$
   break
@@ -47,7 +47,7 @@ end
 used$ = used$ - units * unit$
 if text$ then
   if used$ > 0 then
-    redis.call("SET", key$, string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$), "PX", ceil((ceil(used$ / step$) + stamp$ - now) / 1000))
+    redis.call("SET", key$, string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$), "PX", milliseconds(ceil(used$ / step$) + stamp$ - now))
   else
     redis.call("DEL", key$)
   end

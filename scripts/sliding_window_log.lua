@@ -17,7 +17,7 @@
 --@key
 --@params rate window
 --@reply used newest blocker
---@uses expire
+--@uses milliseconds expire
 
 --@check
 local used$, newest$, blocker$, early$ = 0, now, 0, nil

@@ -77,7 +77,7 @@ func (b BlockAfter) Remaining(v View, _ int64) int64 {
 }
 
 // Refund implements Rule: a refusal stays one.
-func (b BlockAfter) Refund(*State, int64, int64, int64) {}
+func (b BlockAfter) Refund(s *State, now, _, _ int64) { b.Store(s, b.See(s, now), now, 0) }
 
 // Retry implements Rule.
 func (b BlockAfter) Retry(v View, now, _ int64) int64 {

@@ -78,6 +78,10 @@ func (b TokenBucket) See(s *State, now int64) View {
 	}
 	// A limit that was lowered leaves more missing than the bucket holds.
 	used := min(s.Used, b.size)
+	if used == 0 {
+		return View{At: now}
+	}
+	// Time stands still until a clock that fell back has caught up.
 	if s.Stamp >= now {
 		return View{At: s.Stamp, Used: used}
 	}

@@ -114,9 +114,7 @@ func (c SlidingWindowCounter) Refund(s *State, now, charged, n int64) {
 	case charged >= v.At-c.window:
 		v.Prev = max(v.Prev-n, 0)
 	}
-	if v.Used > 0 || v.Prev > 0 || s.Used > 0 || s.Prev > 0 {
-		c.Store(s, v, now, 0)
-	}
+	c.Store(s, v, now, 0)
 }
 
 // Retry implements Rule. It solves the weighted sum for the time.

@@ -55,18 +55,32 @@ func Take(rules []Rule, states []State, now int64, c Charge) Taken {
 	}
 	units, refused := t.Granted*c.Cost, c.refused(t.Granted)
 	for i, rule := range rules {
-		switch r := rule.(type) {
-		case SlidingWindowLog:
-			t.Views[i] = r.Blocker(&states[i], t.Views[i], now, units, c.need())
-		case BlockAfter:
-			r.Store(&states[i], r.Refuse(t.Views[i], now, refused), now, 0)
-			continue
+		if log, ok := rule.(SlidingWindowLog); ok {
+			t.Views[i] = log.Blocker(&states[i], t.Views[i], now, units, c.need())
 		}
-		if units > 0 {
-			rule.Store(&states[i], rule.After(t.Views[i], now, units), now, units)
+	}
+	if t.Changed(rules) {
+		for i, rule := range rules {
+			store(rule, &states[i], t.Views[i], now, units, refused)
 		}
 	}
 	return t
+}
+
+// store charges a rule, and lets one that counts refusals count them. A rule
+// beside such a one is stored as it stands when nothing is charged, since they
+// share a hash.
+func store(rule Rule, s *State, v View, now, units, refused int64) {
+	switch r := rule.(type) {
+	case BlockAfter:
+		r.Store(s, r.Refuse(v, now, refused), now, 0)
+	case SlidingWindowLog:
+		if units > 0 {
+			r.Store(s, r.After(v, now, units), now, units)
+		}
+	default:
+		rule.Store(s, rule.After(v, now, units), now, units)
+	}
 }
 
 // Changed reports whether the charge has left anything to remember.
@@ -74,9 +88,9 @@ func (t *Taken) Changed(rules []Rule) bool {
 	if t.Granted > 0 {
 		return true
 	}
-	for _, rule := range rules {
-		if _, ok := rule.(BlockAfter); ok {
-			return t.refused(0) > 0
+	for i, rule := range rules {
+		if _, ok := rule.(BlockAfter); ok && t.Views[i].Prev == 0 && t.refused(0) > 0 {
+			return true
 		}
 	}
 	return false

@@ -55,9 +55,10 @@ func (f FixedWindow) Remaining(v View, _ int64) int64 { return max(int64(f.Rate)
 // back by its end.
 func (f FixedWindow) Refund(s *State, now, charged, n int64) {
 	v := f.See(s, now)
-	if v.Used > 0 && charged >= v.At {
-		s.Used = max(v.Used-n, 0)
+	if charged >= v.At {
+		v.Used = max(v.Used-n, 0)
 	}
+	f.Store(s, v, now, 0)
 }
 
 // Retry implements Rule.

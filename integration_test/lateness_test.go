@@ -1,0 +1,73 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// grace is how much later than its deadline a call may return.
+const grace = 5 * time.Millisecond
+
+// A lateness is how much later than their deadline calls returned.
+//
+// No program can promise that on a machine that does not run it, and tests run on busy ones. So beside each call a
+// goroutine does nothing but wait for the same instant. Compared with those timers, the calls may be later by grace at
+// most: their median than the median, and their latest hundredth than the latest.
+type lateness struct {
+	mu            sync.Mutex
+	calls, timers []time.Duration
+}
+
+// call times f, which has to be back after timeout.
+func (l *lateness) call(timeout time.Duration, f func()) {
+	deadline := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	timer := make(chan time.Duration, 1)
+	go func() {
+		<-ctx.Done()
+		timer <- time.Since(deadline)
+	}()
+	f()
+	late := time.Since(deadline)
+	if late < -grace {
+		return // it had its answer before: not a call that this is about
+	}
+	bare := <-timer
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls, l.timers = append(l.calls, late), append(l.timers, bare)
+}
+
+// check fails the test if calls returned late, and tells how late.
+func (l *lateness) check(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.calls) == 0 {
+		return
+	}
+	t.Logf("%d calls after their deadline: %s; timers beside them: %s", len(l.calls), spread(l.calls), spread(l.timers))
+	if half, timers := at(l.calls, 0.5), at(l.timers, 0.5); half > grace+timers {
+		t.Errorf("half of the calls are more than %v late, of the timers beside them %v", half, timers)
+	}
+	if most, slack := at(l.calls, 0.99), at(l.timers, 1); most > grace+slack {
+		t.Errorf("1%% of the calls are more than %v late, and no timer beside them more than %v", most, slack)
+	}
+}
+
+// at returns a percentile.
+func at(all []time.Duration, share float64) time.Duration {
+	slices.Sort(all)
+	return all[int(share*float64(len(all)-1))]
+}
+
+func spread(all []time.Duration) string {
+	return fmt.Sprintf("median %v, p99 %v, worst %v", micros(at(all, 0.5)), micros(at(all, 0.99)), micros(at(all, 1)))
+}
+
+func micros(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
