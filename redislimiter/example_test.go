@@ -148,6 +148,33 @@ func ExampleWait() {
 	// Output: true
 }
 
+// Clients who keep knocking cost no trips: a refusal is remembered until it can
+// have changed.
+func ExampleCacheDenials() {
+	limiter := redislimiter.CacheDenials(memory(redislimiter.TokenBucket(1, time.Minute, 1)), 10_000)
+	for range 3 {
+		result, err := limiter.AllowN(ctx, "customer-7", 1)
+		fmt.Println(result.Allowed, result.Source, err)
+	}
+	// Output:
+	// true memory <nil>
+	// false memory <nil>
+	// false deny-cache <nil>
+}
+
+// A key that sees a hundred thousand requests a second on each instance: units
+// are taken ahead in batches of up to 500.
+func ExampleLease() {
+	limiter, err := redislimiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), "tenant",
+		redislimiter.TokenBucket(500_000, time.Second, 500_000))
+	if err != nil {
+		panic(err)
+	}
+	leased := redislimiter.Lease(limiter, 500)
+	result, err := leased.AllowN(ctx, "big-tenant", 1)
+	fmt.Println(result.Allowed, result.Source, err)
+}
+
 // Before going live: count what would be refused, and refuse nothing.
 func ExampleShadow() {
 	limiter := redislimiter.Shadow(memory(redislimiter.TokenBucket(1, time.Minute, 1)))

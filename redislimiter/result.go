@@ -68,6 +68,7 @@ type charge struct {
 	key   string
 	units int64
 	at    int64 // microseconds, by the clock of whoever charged
+	cache *denials
 }
 
 // A refunder takes back what it has charged.
@@ -92,7 +93,11 @@ func (r Result) Refund(ctx context.Context, n int) error {
 	case int64(n) > r.charge.units:
 		return &argumentError{fmt.Sprintf("redislimiter: %s: n is %d, only %d were charged", r.Name, n, r.charge.units)}
 	}
-	return r.charge.to.refund(ctx, r.charge.key, int64(n), r.charge.at)
+	err := r.charge.to.refund(ctx, r.charge.key, int64(n), r.charge.at)
+	if r.charge.cache != nil {
+		r.charge.cache.forget(shortID(r.charge.key))
+	}
+	return err
 }
 
 // A Source is where a decision came from.
@@ -100,11 +105,13 @@ type Source uint8
 
 // The sources. SourceNone is that of the zero Result.
 const (
-	SourceNone   Source = iota
-	SourceRedis         // a Limiter, by the state in Redis
-	SourceMemory        // a Memory, by the state of this process
-	SourceOpen          // Open: nobody counted, and everything is admitted
-	SourceClosed        // Closed: nobody counted, and nothing is admitted
+	SourceNone      Source = iota
+	SourceRedis            // a Limiter, by the state in Redis
+	SourceMemory           // a Memory, by the state of this process
+	SourceDenyCache        // CacheDenials, by a refusal of Redis that still holds
+	SourceLease            // a Lease, by units that Redis granted ahead
+	SourceOpen             // Open: nobody counted, and everything is admitted
+	SourceClosed           // Closed: nobody counted, and nothing is admitted
 )
 
 // String is a word for logs and metrics, such as "redis".
@@ -114,6 +121,10 @@ func (s Source) String() string {
 		return "redis"
 	case SourceMemory:
 		return "memory"
+	case SourceDenyCache:
+		return "deny-cache"
+	case SourceLease:
+		return "lease"
 	case SourceOpen:
 		return "open"
 	case SourceClosed:
