@@ -105,7 +105,7 @@ func TestWhole(t *testing.T) {
 			t.Run(test.policy+" "+test.algorithm, func(t *testing.T) {
 				t.Parallel()
 				o := &output{}
-				code := runs(t.Context(), o, "-for", "3s", "-on-failure", test.policy, "-algorithm", test.algorithm)()
+				code := runs(t.Context(), o, "-for", "8s", "-on-failure", test.policy, "-algorithm", test.algorithm)()
 				holds(t, code, o)
 				away := section(t, o, "Redis was away", "== Redis is back")
 				if !regexp.MustCompile(test.effect).MatchString(away) {
@@ -138,7 +138,7 @@ func testRealServer(t *testing.T) {
 	}
 	defer server.Close()
 	o := &output{}
-	holds(t, runs(t.Context(), o, "-for", "3s", "-algorithm", "log", "-redis", "redis://:hidden@"+server.Addr())(), o)
+	holds(t, runs(t.Context(), o, "-for", "8s", "-algorithm", "log", "-redis", "redis://:hidden@"+server.Addr())(), o)
 	for _, text := range []string{"the server is left alone", "decided by memory"} {
 		if !strings.Contains(o.String(), text) {
 			t.Errorf("no %q in:\n%s", text, o)
