@@ -201,7 +201,7 @@ func (j *joint) allow(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, nameError(first.name, err)
 	}
-	reply, err := first.send(ctx, script, args)
+	reply, err := first.send(ctx, first.deadline(ctx), script, args)
 	if err != nil {
 		return Result{}, err
 	}

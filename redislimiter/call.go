@@ -175,14 +175,14 @@ func (n *lane) remove(c *call) {
 
 // do waits for the call's answer, but no longer than its deadline. The call is
 // the caller's again when it returns without an error.
-func (l *Limiter) do(ctx context.Context, n *lane, c *call) error {
+func (l *Limiter) do(ctx context.Context, deadline time.Time, n *lane, c *call) error {
 	if l.Timeout < 0 {
 		return &argumentError{fmt.Sprintf("redislimiter: %s: Timeout is %v, must not be negative", l.name, l.Timeout)}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.ctx, c.deadline = ctx, l.deadline(ctx)
+	c.ctx, c.deadline = ctx, deadline
 	c.timer.Reset(time.Until(c.deadline))
 	c.lane.Store(n)
 	l.depart(n, c)

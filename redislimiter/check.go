@@ -91,6 +91,7 @@ func (l *Limiter) load(ctx context.Context, node Client, addr string) error {
 // probe makes a charge on each of the nodes, by trying ids until every node
 // had one. 1,000 ids miss none of a hundred nodes.
 func (l *Limiter) probe(ctx context.Context, nodes int, nodeOf func(key string) (*redis.Client, error)) error {
+	deadline, _ := ctx.Deadline() // a start may take longer than a decision
 	seen := map[*redis.Client]bool{}
 	for i := 0; i < 1000 && len(seen) < nodes; i++ {
 		id := "%c" + strconv.Itoa(i) // no escaped id begins like that
@@ -103,11 +104,11 @@ func (l *Limiter) probe(ctx context.Context, nodes int, nodeOf func(key string) 
 		}
 		seen[node] = true
 		for range 2 { // the second charge needs commands that the first does not
-			if _, err := l.alone(ctx, l.script, id, 1, 1); err != nil {
+			if _, err := l.alone(ctx, deadline, l.script, id, 1, 1); err != nil {
 				return err
 			}
 		}
-		if _, err := l.alone(ctx, scripts.Reset, id); err != nil {
+		if _, err := l.alone(ctx, deadline, scripts.Reset, id); err != nil {
 			return err
 		}
 	}

@@ -130,7 +130,7 @@ func atMost(n int, capacity int64) model.Charge {
 func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (Result, error) {
 	c := l.calls.Get().(*call)
 	c.id, c.taken.Charge = escapeID(key), charge
-	if err := l.do(ctx, l.laneOf(c.id), c); err != nil {
+	if err := l.do(ctx, l.deadline(ctx), l.laneOf(c.id), c); err != nil {
 		return Result{}, err
 	}
 	r := l.result(key, &c.taken, c.request)
@@ -183,27 +183,27 @@ func (l *Limiter) refund(ctx context.Context, key string, n, at int64) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := l.alone(ctx, l.script.Refund, escapeID(key), min(n, l.capacity), at)
+	_, err := l.alone(ctx, l.deadline(ctx), l.script.Refund, escapeID(key), min(n, l.capacity), at)
 	return err
 }
 
 // alone makes a call of a script that shares no trip, on the Redis keys of an
 // id and with the limiter's arguments, and returns the bare reply.
-func (l *Limiter) alone(ctx context.Context, script *scripts.Script, id string, more ...any) ([]int64, error) {
+func (l *Limiter) alone(ctx context.Context, deadline time.Time, script *scripts.Script, id string, more ...any) ([]int64, error) {
 	args := make([]any, 3, 3+len(l.prefixes)+len(l.args)+len(more))
 	args[2] = len(l.prefixes)
 	for _, prefix := range l.prefixes {
 		args = append(args, prefix+id+"}")
 	}
-	return l.send(ctx, script, append(append(args, l.args...), more...))
+	return l.send(ctx, deadline, script, append(append(args, l.args...), more...))
 }
 
 // send makes a call of a script with arguments that are ready but for the first
 // two, and returns the bare reply.
-func (l *Limiter) send(ctx context.Context, script *scripts.Script, args []any) ([]int64, error) {
+func (l *Limiter) send(ctx context.Context, deadline time.Time, script *scripts.Script, args []any) ([]int64, error) {
 	c := newCall().(*call)
 	c.script, c.args = script, args
-	if err := l.do(ctx, &l.single, c); err != nil {
+	if err := l.do(ctx, deadline, &l.single, c); err != nil {
 		return nil, err
 	}
 	return c.reply, nil
@@ -211,6 +211,6 @@ func (l *Limiter) send(ctx context.Context, script *scripts.Script, args []any) 
 
 // Reset forgets everything about key, as if it had never been seen.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.alone(ctx, scripts.Reset, escapeID(key))
+	_, err := l.alone(ctx, l.deadline(ctx), scripts.Reset, escapeID(key))
 	return err
 }

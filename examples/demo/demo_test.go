@@ -46,11 +46,13 @@ func (o *output) String() string {
 func (o *output) await(t *testing.T, pattern string) string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for range 500 {
 		if m := re.FindStringSubmatch(o.String()); m != nil {
 			return m[len(m)-1]
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-tick.C
 	}
 	t.Fatalf("%q was not printed:\n%s", pattern, o)
 	return ""
@@ -119,11 +121,13 @@ func TestWhole(t *testing.T) {
 		t.Run("real server", testRealServer)
 		t.Run("by hand", testByHand)
 	})
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for range 200 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-tick.C
 	}
 	stacks := make([]byte, 1<<16)
 	t.Errorf("goroutines: %d before, %d after\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
