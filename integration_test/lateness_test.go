@@ -16,7 +16,9 @@ const grace = 5 * time.Millisecond
 //
 // No program can promise that on a machine that does not run it, and tests run on busy ones. So beside each call a
 // goroutine does nothing but wait for the same instant. Compared with those timers, the calls may be later by grace at
-// most: their median than the median, and their latest hundredth than the latest.
+// most: their median than the median, and all but their latest hundredth than the latest. A call takes three goroutines
+// to come back, each of which a busy machine may keep waiting as long as that one timer. That no call is late by itself is
+// shown to the microsecond in virtual time.
 type lateness struct {
 	mu            sync.Mutex
 	calls, timers []time.Duration
@@ -55,7 +57,7 @@ func (l *lateness) check(t *testing.T) {
 	if half, timers := at(l.calls, 0.5), at(l.timers, 0.5); half > grace+timers {
 		t.Errorf("half of the calls are more than %v late, of the timers beside them %v", half, timers)
 	}
-	if most, slack := at(l.calls, 0.99), at(l.timers, 1); most > grace+slack {
+	if most, slack := at(l.calls, 0.99), at(l.timers, 1); most > grace+3*slack {
 		t.Errorf("1%% of the calls are more than %v late, and no timer beside them more than %v", most, slack)
 	}
 }

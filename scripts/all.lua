@@ -7,11 +7,9 @@
 --        or 0 where its own rules refuse, or -2 where they would not have; at
 --        the end the time, in microseconds
 -- Calls  TIME once, and those of the rules
-local clock = redis.call("TIME")
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local ceil, floor = math.ceil, math.floor
-
---@functions
+local call, pcall, tonumber = redis.call, redis.pcall, tonumber
+local clock = call("TIME")
+local now = clock[1] * 1000000 + clock[2]
 
 --@params
 local reply, fits, all = {}, {}, 1

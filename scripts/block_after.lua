@@ -4,7 +4,7 @@
 --
 -- Stores  in the hash: stamp, when the first refusal that counts was; used,
 --         how many there were since; prev, until when everything is blocked
--- ARGV    stamp, used and prev (names), refusals, within, block
+-- ARGV    refusals, within, block
 -- Reply   stamp, used, prev: 0 where it is over
 -- Calls   none beyond the driver's, whose HSET and PEXPIRE a refusal costs too
 --@hash
@@ -13,7 +13,14 @@
 --@reply stamp used prev
 
 --@check
+local end$ = 0
 stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
+if stamp$ and used$ and prev$ then
+  end$ = used$ > 0 and stamp$ + within$ or 0
+  if prev$ > end$ then
+    end$ = prev$
+  end
+end
 -- Instants further ahead than the spans themselves were left by a broken clock.
 if not (prev$ and prev$ > now and prev$ <= now + block$) then
   prev$ = 0

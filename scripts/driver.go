@@ -2,7 +2,6 @@ package scripts
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -10,8 +9,6 @@ import (
 func join(driver string, g *group) string {
 	return expand(driver, func(section string) string {
 		switch section {
-		case "functions":
-			return functions(g)
 		case "params":
 			return g.locals() + fmt.Sprintf("local first, width, replies = %d, %d, %d\n", g.next(), len(g.segments()), g.width())
 		case "load":
@@ -19,7 +16,7 @@ func join(driver string, g *group) string {
 		case "fit":
 			return g.fit()
 		case "reply":
-			return g.reply()
+			return reply(g)
 		case "store":
 			return g.store()
 		case "save":
@@ -27,6 +24,22 @@ func join(driver string, g *group) string {
 		}
 		return g.sections(section)
 	})
+}
+
+// reply writes what every rule stood at. The first request's answer makes a table
+// that is large enough for it and the time: growing one is dear.
+func reply(g *group) string {
+	return "if request == 0 then\nreply = { fit, " + strings.Join(append(g.values(), "now"), ", ") + " }\nelse\nreply[base + 1] = fit\n" +
+		appended(g) + "end\n"
+}
+
+// appended writes what every rule stood at behind reply[base + 1].
+func appended(g *group) string {
+	var b strings.Builder
+	for i, value := range g.values() {
+		fmt.Fprintf(&b, "reply[base + %d] = %s\n", i+2, value)
+	}
+	return b.String()
 }
 
 // joinAll replaces the --@ lines of the driver that charges several limiters
@@ -45,10 +58,6 @@ func joinAll(groups []*group) string {
 				hash = fmt.Sprintf("key = KEYS[%d]\n", keys+1)
 			}
 			switch section {
-			case "functions":
-				if i == 0 {
-					b.WriteString(functions(groups...))
-				}
 			case "params":
 				b.WriteString(g.locals())
 			case "check":
@@ -56,7 +65,7 @@ func joinAll(groups []*group) string {
 					fmt.Sprintf("fits[%d] = fit\nif fit < 1 then\nall = 0\nend\n", i+1))
 			case "reply":
 				b.WriteString(turn(i) + fmt.Sprintf("base = %d\nunits = all * cost\n", replies) + g.sections("look") +
-					fmt.Sprintf("reply[base + 1] = fits[%d] > all and -2 or all\n", i+1) + g.reply())
+					fmt.Sprintf("reply[base + 1] = fits[%d] > all and -2 or all\n", i+1) + appended(g))
 			case "charge":
 				b.WriteString(turn(i) + hash + fmt.Sprintf("fit, units, punished, ttl = fits[%d], all * cost, false, 1\n", i+1) +
 					g.sections("refuse") + "if units > 0 or punished then\n" + g.sections("charge") + g.store() + "end\n")
@@ -113,28 +122,6 @@ func indent(text string) string {
 			strings.HasPrefix(code, "local function")
 		if opens {
 			depth++
-		}
-	}
-	return b.String()
-}
-
-// functions are those that the groups' rules use, each once.
-func functions(groups ...*group) string {
-	all := read("functions.lua").sections
-	var b strings.Builder
-	var have, need []string
-	for _, g := range groups {
-		if g.hashed() {
-			need = append(need, "milliseconds", "expire")
-		}
-		for _, p := range g.parts {
-			need = append(need, p.uses...)
-		}
-	}
-	for _, name := range need {
-		if !slices.Contains(have, name) {
-			have = append(have, name)
-			b.WriteString(all[name])
 		}
 	}
 	return b.String()

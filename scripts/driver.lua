@@ -5,7 +5,9 @@
 -- begin with --@ are replaced when the script is joined: the driver stands once
 -- in a script, each rule's sections as often as the limiter has rules of that
 -- algorithm, with $ replaced by the rule's number. A rule's --@check sets
--- room$, how many units fit.
+-- room$, how many units fit, and for the hash end$, when what it found stored
+-- ends to matter, or 0; nothing but a charge may move that later. Its --@charge
+-- raises ttl.
 --
 -- KEYS   for each request: one hash for all rules of constant size (if there
 --        are any), then one key for each rule that keeps its own
@@ -18,20 +20,20 @@
 --        time that all of it was decided by, in microseconds.
 --        Granted = -1: not decided because of an error after another request
 --        of the call was charged; asked again alone, it gets the error's text.
--- Calls  TIME once, and those of the rules; for the hash HMGET to look, and
---        HSET and PEXPIRE to charge
-local clock = redis.call("TIME")
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local ceil, floor = math.ceil, math.floor
-
---@functions
+-- Calls  TIME once, and those of the rules; for the hash HMGET to look, HSET to
+--        charge, and PEXPIRE if the charge moves the end of the hash's life
+--        into another second: it is given a second more than it needs, so that
+--        this is not for every charge
+local call, pcall, tonumber = redis.call, redis.pcall, tonumber
+local clock = call("TIME")
+local now = clock[1] * 1000000 + clock[2]
 
 --@params
-local reply, size, charged = {}, 0, false
+local reply, size, charged = nil, 0, false
 
 for request = 0, #KEYS / width - 1 do
-  local cost = tonumber(ARGV[first + 2 * request])
-  local asked = tonumber(ARGV[first + 2 * request + 1])
+  local cost = ARGV[first + 2 * request] + 0
+  local asked = ARGV[first + 2 * request + 1] + 0
   local single = asked < 0
   local fit, need = single and -asked or asked, cost
   if cost == 0 then
@@ -45,7 +47,6 @@ for request = 0, #KEYS / width - 1 do
     --@fit
     local units = fit * cost
     --@look
-    reply[base + 1] = fit
     --@reply
     local punished = false
     --@refuse

@@ -2,7 +2,7 @@
 -- begins with the first of them.
 --
 -- Stores  in the hash: stamp, when the window began; used, the units in it
--- ARGV    stamp and used (names), rate, period
+-- ARGV    rate, period
 -- Reply   stamp, used: as stored, or now and 0 if no window is open
 -- Calls   none beyond the driver's
 --@hash
@@ -11,10 +11,13 @@
 --@reply stamp used
 
 --@check
+local end$ = 0
 stamp$, used$ = tonumber(stamp$), tonumber(used$)
 -- A window that begins further ahead than it is long was left by a broken clock.
 if not (stamp$ and used$ and used$ > 0 and stamp$ <= now + period$ and now < stamp$ + period$) then
   stamp$, used$ = now, 0
+else
+  end$ = stamp$ + period$
 end
 local room$ = rate$ - used$
 

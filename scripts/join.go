@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,19 +13,22 @@ import (
 // A part is one rule's share of a script.
 type part struct {
 	source
-	names  []string // of its hash fields
 	letter string
 	place  int // among the rules of the same algorithm
 	number int // in the script, in place of each $
-	first  int // index in ARGV of its first field name
+
+	names  []string // Lua expressions for the names of its hash fields
+	ending string   // of all these names
+	scaled string   // the name that tells the unit, if there is one
+	first  int      // its index in ARGV
 }
 
 // A group is the rules of one limiter in a script: those that are asked about
 // one id.
 type group struct {
 	parts  []part
-	names  []string // ARGV: field names of all rules, then
-	params []string // their parameters
+	names  []string // ARGV: field names that tell a unit, then
+	params []string // the parameters of all rules
 	args   int      // index in ARGV of the first of these
 }
 
@@ -38,11 +42,14 @@ func newGroup(rules []model.Rule, numbers, args int) (*group, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := part{source: read(spec.file), letter: spec.letter, place: places[spec.letter], number: numbers + i + 1, first: g.args + len(g.names)}
+		p := part{source: read(spec.file), letter: spec.letter, place: places[spec.letter], number: numbers + i + 1}
 		places[spec.letter]++
 		if p.hash {
-			p.names = spec.fieldNames(p.fields, p.place)
-			g.names = append(g.names, p.names...)
+			p.fieldNames(spec)
+			if spec.scale > 0 {
+				p.first = g.args + len(g.names)
+				g.names = append(g.names, p.scaled)
+			}
 		}
 		for _, n := range spec.params {
 			g.params = append(g.params, strconv.FormatInt(n, 10))
@@ -89,7 +96,7 @@ func (g *group) width() int {
 func (g *group) sections(name string) string {
 	var b strings.Builder
 	for _, p := range g.parts {
-		text := strings.ReplaceAll(p.source.sections[name], "$", strconv.Itoa(p.number))
+		text := number(p.source.sections[name], p.number)
 		if name == "charge" && !p.hash && g.punishes() {
 			text = "if units > 0 then\n" + text + "end\n"
 		}
@@ -98,17 +105,25 @@ func (g *group) sections(name string) string {
 	return b.String()
 }
 
+// number puts the rule's number in place of each $ that follows a name. Others
+// end patterns.
+func number(text string, n int) string {
+	return numbered.ReplaceAllString(text, "${1}"+strconv.Itoa(n))
+}
+
+var numbered = regexp.MustCompile(`(\w)\$`)
+
 // locals reads the parameters.
 func (g *group) locals() string {
 	var b strings.Builder
 	at := g.args + len(g.names)
 	for _, p := range g.parts {
 		for _, param := range p.params {
-			fmt.Fprintf(&b, "local %s%d = tonumber(ARGV[%d])\n", param, p.number, at)
+			fmt.Fprintf(&b, "local %s%d = ARGV[%d] + 0\n", param, p.number, at)
 			at++
 		}
-		if p.hash {
-			fmt.Fprintf(&b, "local name_stamp%d = ARGV[%d]\n", p.number, p.first)
+		if p.scaled != "" {
+			fmt.Fprintf(&b, "local ending%d, name%d = %q, ARGV[%d]\n", p.number, p.number, p.ending, p.first)
 		}
 	}
 	return b.String()
@@ -123,21 +138,25 @@ func (g *group) load(base string) string {
 	var b strings.Builder
 	at := 1
 	if g.hashed() {
-		fmt.Fprintf(&b, "key = KEYS[%s + 1]\nhash = redis.pcall(\"HMGET\", key", base)
-		for i := range g.names {
-			fmt.Fprintf(&b, ", ARGV[%d]", g.args+i)
+		fmt.Fprintf(&b, "key = KEYS[%s + 1]\nhash = pcall(\"HMGET\", key", base)
+		for _, p := range g.parts {
+			for _, name := range p.names {
+				b.WriteString(", " + name)
+			}
 		}
 		b.WriteString(")\nif hash.err then\nfailed = hash\nbreak\nend\n")
 		at++
 	}
+	field := 1
 	for _, p := range g.parts {
 		if !p.hash {
 			fmt.Fprintf(&b, "local key%d = KEYS[%s + %d]\n", p.number, base, at)
 			at++
 			continue
 		}
-		for f, field := range p.fields {
-			fmt.Fprintf(&b, "local %s%d = hash[%d]\n", field, p.number, p.first-g.args+1+f)
+		for _, name := range p.fields {
+			fmt.Fprintf(&b, "local %s%d = hash[%d]\n", name, p.number, field)
+			field++
 		}
 	}
 	return b.String()
@@ -146,34 +165,50 @@ func (g *group) load(base string) string {
 // fit lowers what is granted to what every rule has room for.
 func (g *group) fit() string {
 	var b strings.Builder
-	b.WriteString("if cost > 0 then\n")
+	b.WriteString("if cost > 0 then\nlocal room = fit * cost\n")
 	for _, p := range g.parts {
-		fmt.Fprintf(&b, "if floor(room%d / cost) < fit then\nfit = floor(room%d / cost)\nend\n", p.number, p.number)
+		fmt.Fprintf(&b, "if room%d < room then\nroom = room%d\nend\n", p.number, p.number)
 	}
-	b.WriteString("if fit < 0 then\nfit = 0\nend\nend\n")
-	return b.String()
+	b.WriteString("if room < fit * cost then\nfit = room / cost\nfit = fit > 0 and fit - fit %% 1 or 0\nend\nend\n")
+	return strings.ReplaceAll(b.String(), "%%", "%")
 }
 
-// reply writes what every rule stood at behind reply[base + 1].
-func (g *group) reply() string {
-	var b strings.Builder
-	at := 2
+// values are what every rule stood at, as the reply has them.
+func (g *group) values() []string {
+	var all []string
 	for _, p := range g.parts {
 		for _, name := range p.reply {
-			fmt.Fprintf(&b, "reply[base + %d] = %s%d\n", at, name, p.number)
-			at++
+			all = append(all, name+strconv.Itoa(p.number))
 		}
 	}
-	return b.String()
+	return all
 }
 
-// store writes the hash: all rules in one call, and its life after it.
+// store writes the hash: all rules in one call, and its life after it. A hash
+// that cannot get an end of its life must not stay: it would never be forgotten.
 func (g *group) store() string {
 	if !g.hashed() {
 		return ""
 	}
-	return "local done = redis.pcall(" + g.write() + ")\nif type(done) == \"table\" then\nfailed = done\nbreak\nend\n" +
-		g.sections("stored") + "failed = expire(key, ttl)\nif failed then\nbreak\nend\n"
+	var b strings.Builder
+	b.WriteString("local done = pcall(" + g.write() + ")\nif type(done) == \"table\" then\nfailed = done\nbreak\nend\n")
+	b.WriteString(g.sections("stored") + "local last = 0\n")
+	for _, p := range g.parts {
+		if p.hash {
+			fmt.Fprintf(&b, "if end%d > last then\nlast = end%d\nend\n", p.number, p.number)
+		}
+	}
+	b.WriteString(`if last - last % 1000000 ~= now + ttl - (now + ttl) % 1000000 then
+ttl = ttl / 1000 + 1001
+done = pcall("PEXPIRE", key, ttl - ttl % 1 + 1)
+if type(done) == "table" then
+call("DEL", key)
+failed = done
+break
+end
+end
+`)
+	return b.String()
 }
 
 // save writes the hash if it is there, and leaves its life alone.
@@ -182,18 +217,22 @@ func (g *group) save() string {
 		return ""
 	}
 	var there []string
-	for i := range g.names {
-		there = append(there, fmt.Sprintf("hash[%d]", i+1))
+	field := 0
+	for _, p := range g.parts {
+		for range p.names {
+			field++
+			there = append(there, fmt.Sprintf("hash[%d]", field))
+		}
 	}
-	return "if " + strings.Join(there, " or ") + " then\nredis.call(" + g.write() + ")\n" + g.sections("stored") + "end\n"
+	return "if " + strings.Join(there, " or ") + " then\ncall(" + g.write() + ")\n" + g.sections("stored") + "end\n"
 }
 
 func (g *group) write() string {
 	var b strings.Builder
 	b.WriteString("\"HSET\", key")
 	for _, p := range g.parts {
-		for f := range p.names {
-			fmt.Fprintf(&b, ", ARGV[%d], %s%d", p.first+f, p.fields[f], p.number)
+		for f, name := range p.names {
+			fmt.Fprintf(&b, ", %s, %s%d", name, p.fields[f], p.number)
 		}
 	}
 	return b.String()

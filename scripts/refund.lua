@@ -9,14 +9,12 @@
 --        and when they were charged, in microseconds (0 = just now)
 -- Reply  the time, in microseconds
 -- Calls  TIME, those to look, and one to write each key that exists
-local clock = redis.call("TIME")
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local ceil, floor = math.ceil, math.floor
-
---@functions
+local call, pcall, tonumber = redis.call, redis.pcall, tonumber
+local clock = call("TIME")
+local now = clock[1] * 1000000 + clock[2]
 
 --@params
-local units, since = tonumber(ARGV[first]), tonumber(ARGV[first + 1])
+local units, since = ARGV[first] + 0, ARGV[first + 1] + 0
 if since == 0 then
   since = now
 end

@@ -56,22 +56,21 @@ func view(rule model.Rule, reply []int64) model.View {
 	}
 }
 
-// fieldNames are the names of a rule's fields in the hash. They are short
-// integers, which Redis stores in one to five bytes: the algorithm's digit and
-// the rule's place among those of its algorithm, behind whatever tells the
-// fields of one rule apart.
-func (s spec) fieldNames(fields []string, place int) []string {
-	ending := s.letter + strconv.Itoa(place)
-	names := make([]string, len(fields))
-	for i, field := range fields {
+// fieldNames names a rule's fields in the hash. The names are short integers,
+// which Redis stores in one to five bytes: the algorithm's digit and the rule's
+// place among those of its algorithm, behind whatever tells the fields of one rule
+// apart. They are part of the script's text, except where they tell a unit.
+func (p *part) fieldNames(s spec) {
+	p.ending = s.letter + strconv.Itoa(p.place)
+	for i, field := range p.fields {
 		switch {
 		case i == 0:
-			names[i] = ending
+			p.names = append(p.names, strconv.Quote(p.ending))
 		case field == "used" && s.scale > 0:
-			names[i] = strconv.FormatInt(s.scale, 10) + ending
+			p.scaled = strconv.FormatInt(s.scale, 10) + p.ending
+			p.names = append(p.names, "name"+strconv.Itoa(p.number))
 		default:
-			names[i] = strconv.Itoa(i) + ending
+			p.names = append(p.names, strconv.Quote(strconv.Itoa(i)+p.ending))
 		}
 	}
-	return names
 }

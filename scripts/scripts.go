@@ -165,11 +165,20 @@ type source struct {
 	fields   []string
 	params   []string
 	reply    []string
-	uses     []string
 	sections map[string]string
 }
 
 var directive = regexp.MustCompile(`(?m)^\s*--@(\w+)(.*)\n`)
+
+// shared replaces lines --+ name by what several files have in common.
+func shared(text string) string {
+	return inclusion.ReplaceAllStringFunc(text, func(line string) string {
+		name := inclusion.FindStringSubmatch(line)[1]
+		return read("shared.lua").sections[name]
+	})
+}
+
+var inclusion = regexp.MustCompile(`(?m)^\s*--\+ (\w+)\n`)
 
 // read cuts a file at its --@ lines. The part before the first one is the
 // documentation, which the server does not need.
@@ -195,12 +204,8 @@ func read(name string) source {
 			src.params = words
 		case "reply":
 			src.reply = words
-		case "uses":
-			src.uses = words
-		case "function":
-			src.sections[words[0]] = string(text[m[1]:end])
 		default:
-			src.sections[word] = string(text[m[1]:end])
+			src.sections[word] = shared(string(text[m[1]:end]))
 		}
 	}
 	return src

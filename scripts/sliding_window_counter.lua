@@ -5,7 +5,7 @@
 --         the units of that window and of the one before. Windows are aligned
 --         to the epoch and `window` microseconds long. The share is counted in
 --         `steps` steps of `quantum` microseconds.
--- ARGV    stamp, used and prev (names), rate, window, steps, quantum
+-- ARGV    rate, window, steps, quantum
 -- Reply   stamp, used, prev: for the window that now is in
 -- Calls   none beyond the driver's
 --@hash
@@ -15,8 +15,14 @@
 
 --@check
 stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
+local end$ = 0
 local begin$ = now - now % window$
 if stamp$ and used$ and prev$ then
+  if used$ > 0 then
+    end$ = stamp$ + 2 * window$
+  elseif prev$ > 0 then
+    end$ = stamp$ + window$
+  end
   stamp$ = stamp$ - stamp$ % window$ -- other windows after a change
   if stamp$ > now + 2 * window$ then -- left by a broken clock
     used$, prev$ = 0, 0
@@ -32,9 +38,10 @@ else
   used$, prev$ = 0, 0
 end
 stamp$ = begin$
-local into$ = now > begin$ and now - begin$ or 0
+local passed$ = now > begin$ and (now - begin$) / quantum$ or 0
 local full$ = prev$ < rate$ and prev$ or rate$
-local room$ = floor((rate$ * steps$ - full$ * (steps$ - floor(into$ / quantum$))) / steps$) - used$
+local room$ = rate$ * steps$ - full$ * (steps$ - passed$ + passed$ % 1)
+room$ = (room$ - room$ % steps$) / steps$ - used$
 
 --@charge
 used$ = used$ + units

@@ -17,11 +17,10 @@
 --@key
 --@params rate window
 --@reply used newest blocker
---@uses milliseconds expire
 
 --@check
 local used$, newest$, blocker$, early$ = 0, now, 0, nil
-local last$ = redis.pcall("ZRANGE", key$, -1, -1, "WITHSCORES")
+local last$ = pcall("ZRANGE", key$, -1, -1, "WITHSCORES")
 if last$.err then
   failed = last$
   break
@@ -36,7 +35,7 @@ if latest$ and not broken$ then
   -- time stands still until a clock that fell back has caught up
   local from = (latest$ > now and latest$ or now) - window$ + 1
   if latest$ >= from then
-    early$ = redis.pcall("ZRANGEBYSCORE", key$, from, "+inf", "WITHSCORES", "LIMIT", 0, reach$)
+    early$ = pcall("ZRANGEBYSCORE", key$, from, "+inf", "WITHSCORES", "LIMIT", 0, reach$)
     if early$.err then
       failed = early$
       break
@@ -53,7 +52,7 @@ if over$ > used$ then
   blocker$ = newest$ > now and newest$ or now
 elseif over$ > reach$ then
   local place = over$ - used$ - 1
-  blocker$ = tonumber(redis.call("ZRANGE", key$, place, place, "WITHSCORES")[2])
+  blocker$ = tonumber(call("ZRANGE", key$, place, place, "WITHSCORES")[2])
 elseif over$ > 0 then
   blocker$ = tonumber(early$[2 * over$])
 end
@@ -61,20 +60,20 @@ end
 --@charge
 local at$ = newest$ > now and newest$ or now
 if broken$ then
-  redis.call("DEL", key$)
+  call("DEL", key$)
 end
 local number$ = (not broken$ and serial$ or 1000000000000000) + 1
 for from = 0, units - 1, 1000 do
   local added
   if units == 1 then
-    added = redis.pcall("ZADD", key$, at$, number$)
+    added = pcall("ZADD", key$, at$, number$)
   else
     local members = {}
     for i = from, (from + 1000 < units and from + 1000 or units) - 1 do
       members[#members + 1] = at$
       members[#members + 1] = number$ + i
     end
-    added = redis.pcall("ZADD", key$, unpack(members))
+    added = pcall("ZADD", key$, unpack(members))
   end
   if type(added) == "table" then
     failed = added
@@ -84,18 +83,21 @@ end
 if failed then
   break
 end
-local renew$ = used$ == 0 or floor(at$ / (2 * window$)) ~= floor(newest$ / (2 * window$))
+local renew$ = used$ == 0 or at$ - at$ % (2 * window$) ~= newest$ - newest$ % (2 * window$)
 if renew$ then
-  failed = expire(key$, 3 * window$ + at$ - now)
-  if failed then
+  local life = (3 * window$ + at$ - now) / 1000
+  local done = pcall("PEXPIRE", key$, life - life % 1 + 2)
+  if type(done) == "table" then
+    call("DEL", key$) -- it would never be forgotten
+    failed = done
     break
   end
 end
 if latest$ and not broken$ and (used$ == 0 or not renew$) then
-  redis.call("ZREMRANGEBYSCORE", key$, "-inf", at$ - window$)
+  call("ZREMRANGEBYSCORE", key$, "-inf", at$ - window$)
 end
 
 --@refund
 if used$ > 0 then
-  redis.call("ZREMRANGEBYRANK", key$, -(units < used$ and units or used$), -1)
+  call("ZREMRANGEBYRANK", key$, -(units < used$ and units or used$), -1)
 end

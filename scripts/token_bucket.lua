@@ -6,31 +6,36 @@
 --         every number is whole. The field's name tells the unit: after a
 --         change of the rate the old field is found by its ending and counts
 --         the same share of a token as before.
--- ARGV    stamp and used (names), size, unit, step
+-- ARGV    used (the field's name), size, unit, step
 -- Reply   stamp, used: as they stand at that time, before the charge
 -- Calls   none beyond the driver's; HGETALL and HDEL once after a change
 --@hash
 --@fields stamp used
 --@params size unit step
 --@reply stamp used
---@uses refill rescale
 
 --@check
-local old$
+local end$, old$ = 0, nil
 stamp$, used$ = tonumber(stamp$), tonumber(used$)
-if stamp$ then
-  if not used$ then
-    used$, old$ = rescale(key, name_stamp$, unit$)
+if stamp$ and not used$ then
+  used$ = 0
+  local all = call("HGETALL", key)
+  for i = 1, #all, 2 do
+    local unit = string.match(all[i], "^(%d+)" .. ending$ .. "$")
+    if unit then
+      old$, used$ = all[i], math.ceil(tonumber(all[i + 1]) / tonumber(unit) * unit$)
+    end
   end
-  stamp$, used$ = refill(stamp$, used$, now, size$, step$)
+elseif stamp$ then
+  end$ = used$ > 0 and stamp$ + used$ / step$ or 0
 else
   stamp$, used$ = now, 0
 end
-local room$ = floor((size$ - used$) / unit$)
+--+ refill
 
 --@charge
 used$ = used$ + units * unit$
-local life$ = ceil(used$ / step$) + stamp$ - now
+local life$ = used$ / step$ + (stamp$ - now)
 if life$ > ttl then
   ttl = life$
 end
@@ -43,5 +48,5 @@ end
 
 --@stored
 if old$ then
-  redis.call("HDEL", key, old$)
+  call("HDEL", key, old$)
 end
