@@ -70,8 +70,8 @@ func (c SlidingWindowCounter) See(s *State, now int64) View {
 	at := max(now, stored)
 	at -= at % c.window
 	switch {
-	case stored > now+2*c.window:
-		return View{At: now - now%c.window} // left by a broken clock
+	case s.Used == 0 && s.Prev == 0, stored > now+2*c.window: // nothing, or left by a broken clock
+		return View{At: now - now%c.window}
 	case at == stored:
 		return View{At: at, Used: s.Used, Prev: s.Prev}
 	case at == stored+c.window:

@@ -212,7 +212,8 @@ func (b TokenBucket) most(span int64) int64 {
 	return (b.size + span*b.step) / b.unit
 }
 
-// Several rules decide as the strictest of them would on the same charges.
+// Several rules decide as the strictest of them would on the same charges, and
+// what they refuse together is refused until exactly the promised instant.
 func FuzzRulesTogether(f *testing.F) {
 	f.Add(byte(0), byte(3), uint64(9), uint64(1_000_000), []byte("\x00\x00\x60\x02\x00\x03\x60\x02\x05\x04\x60\x03"))
 	f.Add(byte(1), byte(2), uint64(5), uint64(1_000), []byte("\x00\x00\x60\x02\x00\x03\x60\x02\x05\x04\x60\x03"))
@@ -234,6 +235,12 @@ func FuzzRulesTogether(f *testing.F) {
 			taken := Take(rules, both, w.now, c)
 			d, dA, dB := taken.Request(rules, 0), takenA.Request(rules[:1], 0), takenB.Request(rules[1:], 0)
 			w.retry, w.reset = d.Retry, d.Reset
+			if !d.Allowed {
+				early, intime := Take(rules, copyOf(both), w.now+d.Retry-1, c), Take(rules, copyOf(both), w.now+d.Retry, c)
+				if early.Granted != 0 || intime.Granted != 1 {
+					t.Fatalf("%+v and %+v at %d: refused for %dµs; granted %d one µs before, %d then", a, b, w.now, d.Retry, early.Granted, intime.Granted)
+				}
+			}
 			if d.Allowed != (dA.Allowed && dB.Allowed) || d.Retry != max(dA.Retry, dB.Retry) {
 				t.Fatalf("%+v and %+v: together %+v, alone %+v and %+v", a, b, d, dA, dB)
 			}
