@@ -64,6 +64,8 @@ type lane struct {
 	first, last *call     // waiting, in the order of their arrival
 	flying      int       // trips on their way
 	departed    time.Time // the last of them
+	landed      time.Time // one of them, the last time, and
+	lander      *trip     // which
 
 	most  int  // so many trips go on their way before calls wait
 	apart bool // a trip takes calls of one id only: keys may live on different nodes
@@ -147,6 +149,16 @@ func (c *call) leave() (sent, landed bool) {
 	}
 	close(c.trip.left)
 	return !c.trip.command.abandon(), false
+}
+
+// othersLand reports whether trips other than t come back, so that t, which is
+// one more than there should be, can leave what waits to them. The lane's mu is
+// held.
+func (n *lane) othersLand(t *trip) bool {
+	now := time.Now()
+	others := n.lander != t && now.Sub(n.landed) < patience
+	n.landed, n.lander = now, t
+	return others
 }
 
 func (n *lane) push(c *call) {

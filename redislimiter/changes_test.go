@@ -58,7 +58,7 @@ func TestChangedLimitKeepsUsage(t *testing.T) {
 // Both names of one algorithm decide alike in all that a caller sees, though
 // they are stored in different ways.
 func TestGCRADecidesAsTokenBucket(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(15) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 3))
 			rate, per, burst := 1+random.IntN(20), time.Duration(1+random.IntN(5000))*time.Millisecond, 1+random.IntN(20)

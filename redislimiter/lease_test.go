@@ -26,9 +26,9 @@ func TestLeaseConforms(t *testing.T) {
 // Hot keys: several instances with leases never spend more than Redis granted,
 // and not more than the limit and a batch each within any span.
 func TestLeasesSpendWhatWasGranted(t *testing.T) {
-	for _, a := range limitertest.Algorithms() {
+	for _, a := range limitertest.Algorithms()[:4] { // the others are stored as these
 		synctest.Test(t, func(t *testing.T) {
-			const instances, batch, limit = 3, 50, 1000
+			const instances, batch, limit = 3, 20, 300
 			f, inner := slowLimiter(t, a.Make(limit, time.Second))
 			var spent [instances]atomic.Int64
 			var wg sync.WaitGroup
@@ -41,7 +41,7 @@ func TestLeasesSpendWhatWasGranted(t *testing.T) {
 							if allowAny(t, l, "k", 1).Allowed {
 								spent[i].Add(1)
 							}
-							time.Sleep(2 * time.Millisecond)
+							time.Sleep(8 * time.Millisecond)
 						}
 					})
 				}
@@ -91,17 +91,17 @@ func TestLeasedUnitsNeedNoTrip(t *testing.T) {
 
 func TestLeaseIsExactInTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, inner := slowLimiter(t, rl.FixedWindow(5000, time.Hour))
-		l := rl.Lease(inner, 100)
+		_, inner := slowLimiter(t, rl.FixedWindow(1000, time.Hour))
+		l := rl.Lease(inner, 30)
 		admitted := 0
-		for range 20_000 {
+		for range 3_000 {
 			if allowAny(t, l, "k", 1).Allowed {
 				admitted++
 			}
 			time.Sleep(100 * time.Microsecond)
 		}
-		if admitted != 5000 {
-			t.Fatalf("admitted %d of 5000", admitted)
+		if admitted != 1000 {
+			t.Fatalf("admitted %d of 1000", admitted)
 		}
 	})
 }

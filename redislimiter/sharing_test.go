@@ -216,6 +216,20 @@ func TestHungTripsDoNotHoldUpTheRest(t *testing.T) {
 			}
 			time.Sleep(15 * time.Millisecond)
 		}
+		// Many at once gather behind the one trip that comes back.
+		f.before = func(context.Context, int64, redis.Cmder) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { allow(t, l, "k", 1, true) })
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 5*time.Millisecond {
+			t.Errorf("50 calls behind trips that hang took %v", took)
+		}
 		close(release)
 	})
 }

@@ -94,7 +94,7 @@ func (t *trip) run() {
 		reply, err := t.travel()
 		t.land(reply, err)
 		n.mu.Lock()
-		if n.first == nil || n.flying > n.most {
+		if n.first == nil || n.flying > n.most && n.othersLand(t) {
 			n.flying--
 			n.mu.Unlock()
 			l.trips.Put(t)
