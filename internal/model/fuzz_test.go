@@ -212,6 +212,18 @@ func (b TokenBucket) most(span int64) int64 {
 	return (b.size + span*b.step) / b.unit
 }
 
+// ahead reports whether a state is of a later time than the clock's. One that is too
+// far ahead is not believed, and is again when the clock comes near it: beside
+// another rule that refuses meanwhile, the promised instant can then be too early.
+func ahead(states []State, now int64) bool {
+	for _, s := range states {
+		if log := logOf(s); s.Stamp > now || len(log) > 0 && log[len(log)-1] > now {
+			return true
+		}
+	}
+	return false
+}
+
 // Several rules decide as the strictest of them would on the same charges, and
 // what they refuse together is refused until exactly the promised instant.
 func FuzzRulesTogether(f *testing.F) {
@@ -235,7 +247,7 @@ func FuzzRulesTogether(f *testing.F) {
 			taken := Take(rules, both, w.now, c)
 			d, dA, dB := taken.Request(rules, 0), takenA.Request(rules[:1], 0), takenB.Request(rules[1:], 0)
 			w.retry, w.reset = d.Retry, d.Reset
-			if !d.Allowed {
+			if !d.Allowed && !ahead(both, w.now) {
 				early, intime := Take(rules, copyOf(both), w.now+d.Retry-1, c), Take(rules, copyOf(both), w.now+d.Retry, c)
 				if early.Granted != 0 || intime.Granted != 1 {
 					t.Fatalf("%+v and %+v at %d: refused for %dµs; granted %d one µs before, %d then", a, b, w.now, d.Retry, early.Granted, intime.Granted)
