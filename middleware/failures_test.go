@@ -185,6 +185,7 @@ func TestRefundFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Timeout = 10 * time.Second // for a machine that is busy
 	m := middleware.New(l, middleware.Const("k"), &middleware.Options{OnlyFailures: failed})
 	h := m(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { rdb.Close() }))
 	serve(h, from("203.0.113.9:1"))

@@ -3,6 +3,7 @@ package redislimiter_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,11 +60,13 @@ func TestBadArguments(t *testing.T) {
 }
 
 func TestNegativeTimeout(t *testing.T) {
-	_, l := flakyLimiter(t)
-	l.Timeout = -1
-	if _, err := l.Allow(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "Timeout") {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, l := flakyLimiter(t)
+		l.Timeout = -1
+		if _, err := l.Allow(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "Timeout") {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestShare(t *testing.T) {

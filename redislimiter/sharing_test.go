@@ -238,13 +238,15 @@ func TestHungTripsDoNotHoldUpTheRest(t *testing.T) {
 // its command is sent.
 func TestValuesOfALoneCaller(t *testing.T) {
 	type span struct{}
-	f, l := flakyLimiter(t)
-	var got any
-	f.before = func(ctx context.Context, _ int64, _ redis.Cmder) error {
-		got = ctx.Value(span{})
-		return nil
-	}
-	if _, err := l.Allow(context.WithValue(t.Context(), span{}, "mine"), "k"); err != nil || got != "mine" {
-		t.Fatal(got, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, l := flakyLimiter(t)
+		var got any
+		f.before = func(ctx context.Context, _ int64, _ redis.Cmder) error {
+			got = ctx.Value(span{})
+			return nil
+		}
+		if _, err := l.Allow(context.WithValue(t.Context(), span{}, "mine"), "k"); err != nil || got != "mine" {
+			t.Fatal(got, err)
+		}
+	})
 }

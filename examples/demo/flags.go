@@ -17,23 +17,24 @@ import (
 const instanceCount = 3
 
 // shortest is what is needed to see an outage and the recovery from it: a
-// Fallback leaves Redis alone for half a second at a time.
+// Fallback leaves Redis alone for a quarter of a second at a time.
 const shortest = 3 * time.Second
 
 // config is what the flags say, checked.
 type config struct {
-	limit  redislimiter.Limit
-	policy policy
-	redis  *redis.Options // nil: an embedded server
-	addr   string
-	length time.Duration // 0: until interrupted
+	limit   redislimiter.Limit
+	policy  policy
+	redis   *redis.Options // nil: an embedded server
+	addr    string
+	length  time.Duration // 0: until interrupted
+	timeout time.Duration // of a decision
 }
 
 // values are the flags as they were given.
 type values struct {
 	algorithm, onFailure, redis, addr string
 	rate, burst                       int
-	per, length                       time.Duration
+	per, length, timeout              time.Duration
 	burstGiven                        bool
 }
 
@@ -49,6 +50,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&v.onFailure, "on-failure", "local", "what to do while Redis is away: open, closed or local")
 	flags.StringVar(&v.redis, "redis", "", "URL of a real server, such as redis://localhost:6379; without it Redis is embedded")
 	flags.StringVar(&v.addr, "addr", "127.0.0.1:8080", "where the edge listens")
+	flags.DurationVar(&v.timeout, "timeout", redislimiter.DefaultTimeout, "how long a decision may take before -on-failure decides")
 	flags.DurationVar(&v.length, "for", 0, "how long to run; without it until interrupted")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -77,6 +79,10 @@ func (v values) check() (cfg config, err error) {
 	if _, _, err := net.SplitHostPort(v.addr); err != nil {
 		return cfg, fmt.Errorf("-addr: %w", err)
 	}
+	if v.timeout <= 0 {
+		return cfg, fmt.Errorf("-timeout: %v, must be above 0", v.timeout)
+	}
+	cfg.timeout = v.timeout
 	if v.length != 0 && v.length < shortest {
 		return cfg, fmt.Errorf("-for: %v is too short, must be at least %v", v.length, shortest)
 	}

@@ -24,6 +24,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-redis http://localhost", "-redis"},
 		{"-redis redis://:hidden@local%zzhost", "-redis"},
 		{"-for 1s", "-for"},
+		{"-timeout 0s", "-timeout"},
 		{"-for -1s", "-for"},
 		{"-for ten", "-for"},
 		{"-addr 8080", "-addr"},

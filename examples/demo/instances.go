@@ -52,7 +52,8 @@ func (i *instance) limiter(ctx context.Context, cfg config, t *tally) (redislimi
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	limiter.Timeout = cfg.timeout
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := limiter.Check(ctx); err != nil {
 		return nil, err
