@@ -4,7 +4,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NESTED = integration_test
 FUZZTIME ?= 5s
 
-.PHONY: test unit integration images check fuzz stress bench up down
+.PHONY: test unit integration images check fuzz stress bench compare up down
 
 # Everything: unit tests with the race detector, then real servers in
 # containers. Says loudly what it could not run; with CI set that is a failure.
@@ -50,6 +50,10 @@ stress:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# This library and its peers side by side; about a quarter of an hour.
+compare: images
+	cd benchmarks && $(GO) run .
 
 # A Redis for trying things by hand.
 up:
