@@ -59,7 +59,7 @@ func SlidingWindowLog(rate int, per time.Duration) Limit {
 // traffic that knows the windows; on traffic that does not, a fraction of a
 // percent of decisions differ from the log's. Windows begin at multiples of per since
 // 1970, for all keys alike. It takes one hash of three small fields for each
-// key, about 120 bytes.
+// key, 100 to 120 bytes.
 //
 // rate: 1 to 2^42. per: whole microseconds up to ten years. Where rate × per,
 // in microseconds, is above 2^52, the share changes in steps longer than a
@@ -92,7 +92,7 @@ func TokenBucket(rate int, per time.Duration, burst int) Limit {
 
 // GCRA is the generic cell rate algorithm. It decides exactly as [TokenBucket]
 // does, and takes the same arguments; it is stored as one string, which takes one
-// Redis command less to charge and about 90 bytes for each key.
+// Redis command less to charge and about 100 bytes for each key.
 //
 // Use it in place of a token bucket where the server's time counts. Beside
 // other rules it is stored with them, and has no advantage.
