@@ -91,11 +91,11 @@ func TokenBucket(rate int, per time.Duration, burst int) Limit {
 }
 
 // GCRA is the generic cell rate algorithm. It decides exactly as [TokenBucket]
-// does, and takes the same arguments; it is stored as one string, which takes one
-// Redis command less to charge and about 100 bytes for each key.
+// does, and takes the same arguments; it is stored as one string that is written
+// together with its expiry, and takes about 100 bytes for each key.
 //
-// Use it in place of a token bucket where the server's time counts. Beside
-// other rules it is stored with them, and has no advantage.
+// Use it in place of a token bucket where a key without expiry must be impossible
+// whatever the ACL. Beside other rules it is stored with them.
 //
 // Source: ITU-T Recommendation I.371, annex A, in the form of the
 // continuous-state leaky bucket.
