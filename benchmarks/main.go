@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/redislimiter/go-redislimiter/benchmarks/internal/web"
 )
@@ -32,7 +33,7 @@ func main() {
 	}
 	s, err := parse(os.Args[1:])
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		err = run(ctx, s, os.Stdout)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -44,12 +46,18 @@ type Fallback struct {
 	// errors.Is(err, ErrMisconfigured) tells what an operator has to mend
 	// from an outage that ends by itself. It is called by the goroutine that
 	// asks, so it has to be quick, and often during an outage until the
-	// Cooldown begins. nil ignores failures, which then show in Source only.
+	// Cooldown begins. nil logs by slog.Default, at most every ten seconds for as
+	// long as Secondary decides, how many decisions it made and why.
 	OnError func(error)
 
 	once    sync.Once
 	breaker *gobreaker.CircuitBreaker[Result]
 	invalid error
+
+	// For the log.
+	degraded atomic.Int64 // decisions since the last line
+	logged   atomic.Int64 // when that was, in nanoseconds since 1970
+	cause    atomic.Pointer[error]
 }
 
 // A callersError is not Primary's fault: it passes through, uncounted.
@@ -73,10 +81,18 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 		return Result{}, callers.error
 	}
 	resting := errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
-	if !resting && f.OnError != nil {
-		f.OnError(err)
+	if !resting {
+		cause := err
+		f.cause.Store(&cause)
+		if f.OnError != nil {
+			f.OnError(err)
+		}
 	}
-	return f.secondary(ctx, key, n)
+	result, err = f.secondary(ctx, key, n)
+	if f.OnError == nil {
+		f.log(ctx, result)
+	}
+	return result, err
 }
 
 // Allow is shorthand for AllowN(ctx, key, 1).
@@ -153,6 +169,24 @@ func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, er
 		result.Limit = result.Limits[0]
 	}
 	return result, err
+}
+
+// logEvery bounds the rate of the log.
+const logEvery = 10 * time.Second
+
+// log tells that Secondary decides. Errors hold no keys, so neither does it.
+func (f *Fallback) log(ctx context.Context, r Result) {
+	f.degraded.Add(1)
+	now, last := time.Now().UnixNano(), f.logged.Load()
+	if now-last < int64(logEvery) || !f.logged.CompareAndSwap(last, now) {
+		return
+	}
+	var cause error
+	if p := f.cause.Load(); p != nil {
+		cause = *p
+	}
+	slog.WarnContext(ctx, "redislimiter: decisions are made without the primary limiter",
+		"limiter", r.Name, "source", r.Source.String(), "decisions", f.degraded.Swap(0), "error", cause)
 }
 
 // described is a limiter that can tell what it enforces.

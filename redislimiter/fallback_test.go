@@ -1,8 +1,10 @@
 package redislimiter_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -236,6 +238,34 @@ func TestOnErrorTellsConfigurationFromOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Failing open for an hour is not silent, and no flood either.
+func TestAnHourOfFailingOpenIsLogged(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		p := &primary{Allower: newMemory(t, rl.TokenBucket(1, time.Hour, 5))}
+		f := &rl.Fallback{Primary: p, Secondary: rl.Open}
+		allow(t, f, "secret", 1, true)
+		if log.Len() != 0 {
+			t.Fatalf("logged while all is well: %s", &log)
+		}
+		p.down.Store(true)
+		for range 36_000 {
+			allow(t, f, "secret", 1, true)
+			time.Sleep(100 * time.Millisecond)
+		}
+		lines := strings.Count(log.String(), "\n")
+		if lines < 350 || lines > 361 {
+			t.Fatalf("%d lines in an hour", lines)
+		}
+		if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "source=open decisions=100 error=\"no decision\"") {
+			t.Fatalf("%s", text[:500])
+		}
+	})
 }
 
 func TestInvalidFallback(t *testing.T) {

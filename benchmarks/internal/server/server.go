@@ -3,11 +3,10 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +23,7 @@ const (
 type Server struct {
 	Addr string
 	*redis.Client
-	container string
+	end func() // of the container, if there is one
 }
 
 // Use takes a server that runs already. It has to be empty, since every
@@ -56,12 +55,22 @@ func Start(ctx context.Context) (*Server, error) {
 	addr := listener.Addr().String()
 	listener.Close()
 	_, port, _ := net.SplitHostPort(addr)
-	container, err := docker(ctx, "run", "-d", "--rm", "--label", "redislimiter-benchmarks", "--network", "host", image,
-		"redis-server", "--save", "", "--bind", "127.0.0.1", "--port", port)
+	// The server ends when its input does, so that none is left behind when
+	// this process is killed.
+	cmd := exec.Command("docker", "run", "-i", "--rm", "--label", "redislimiter-benchmarks", "--network", "host", image, "sh", "-c",
+		"redis-server --save '' --bind 127.0.0.1 --port "+port+" >/dev/null & cat; kill $!; wait")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", image, err)
 	}
-	s := &Server{Addr: addr, Client: redis.NewClient(&redis.Options{Addr: addr}), container: container}
+	s := &Server{Addr: addr, Client: redis.NewClient(&redis.Options{Addr: addr}), end: func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	}}
 	if err := s.await(ctx); err != nil {
 		s.Stop()
 		return nil, err
@@ -70,7 +79,7 @@ func Start(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) await(ctx context.Context) (err error) {
-	for range 100 {
+	for range 600 { // the image may have to be pulled first
 		if err = s.Ping(ctx).Err(); err == nil {
 			return nil
 		}
@@ -82,17 +91,7 @@ func (s *Server) await(ctx context.Context) (err error) {
 // Stop removes what Start has started.
 func (s *Server) Stop() {
 	s.Close()
-	if s.container != "" {
-		// Not the context of the run, which may be what has ended.
-		_, _ = docker(context.Background(), "rm", "-f", s.container)
+	if s.end != nil {
+		s.end()
 	}
-}
-
-func docker(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "docker", args...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	return strings.TrimSpace(string(out)), err
 }
