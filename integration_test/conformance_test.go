@@ -1,0 +1,205 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimiter/go-redislimiter/internal/limitertest"
+	rl "github.com/redislimiter/go-redislimiter/redislimiter"
+)
+
+// The suite that every limiter has to pass, on real servers in every topology. Its time is virtual: see borrowedTime.
+func TestLimiterConformsOnEveryTopology(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, rdb redis.UniversalClient) {
+		borrowed := borrowTime(t, rdb)
+		limitertest.Exercise(t, func(tb testing.TB, limits ...rl.Limit) rl.Allower {
+			tb.Helper()
+			return newLimiter(tb, borrowed, limits...)
+		})
+		if borrowed.scripts() == 0 {
+			t.Error("no script ran on the server")
+		}
+	})
+}
+
+// Random histories on every topology, decided once more by the model. See TestServersDecideAsTheModel.
+func TestTopologiesDecideAsTheModel(t *testing.T) {
+	seed := firstSeed()
+	onEachTopology(t, func(t *testing.T, rdb redis.UniversalClient) {
+		replayRandom(t, rdb, seed, *replaySteps/20)
+	})
+}
+
+// A borrowedTime runs the library's scripts on a real server by the clock of the synctest bubble that calls it. What
+// is before the script answers TIME from the arguments, and lets keys live longer, since real time passes at another
+// rate than the bubble's: a key that is still there after its time must not matter, one that is gone before it would.
+//
+// go-redis stays outside the bubble, where its goroutines would keep time from passing. A goroutine of the bubble that
+// waits for one outside is not idle, so time stands still until the reply is there.
+type borrowedTime struct {
+	rl.Client
+	idle chan outsider
+
+	mu    sync.Mutex
+	texts map[string]string // by digest
+	ran   int
+}
+
+// An outsider is a goroutine outside the bubble that runs one script at a time. Its channels were made outside too.
+type outsider struct {
+	ask    chan []any
+	answer chan answer
+}
+
+type answer struct {
+	val []int64
+	err error
+}
+
+const borrow = `local redis = (function(real)
+  local function slow(run)
+    return function(name, ...)
+      local args = { ... }
+      if name == "TIME" then
+        return { ARGV[#ARGV - 1], ARGV[#ARGV] }
+      elseif name == "PEXPIRE" then
+        args[2] = args[2] * 60
+      elseif name == "SET" then
+        args[4] = args[4] * 60
+      end
+      return run(name, unpack(args))
+    end
+  end
+  return setmetatable({ call = slow(real.call), pcall = slow(real.pcall) }, { __index = real })
+end)(redis)
+`
+
+// borrowTime keeps what tells the limiter that a client is one of several nodes.
+func borrowTime(t *testing.T, rdb redis.UniversalClient) borrower {
+	t.Helper()
+	b := &borrowedTime{Client: rdb, idle: make(chan outsider, 8), texts: map[string]string{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var outside sync.WaitGroup
+	for range cap(b.idle) {
+		o := outsider{make(chan []any), make(chan answer)}
+		outside.Go(func() { b.serve(ctx, o) })
+		b.idle <- o
+	}
+	t.Cleanup(func() { cancel(); outside.Wait() })
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		return struct {
+			*borrowedTime
+			manyPrimaries
+		}{b, c}
+	case *redis.Ring:
+		return struct {
+			*borrowedTime
+			manyShards
+		}{b, c}
+	}
+	return b
+}
+
+type borrower interface {
+	rl.Client
+	scripts() int
+}
+
+// By these methods a limiter knows that keys live on several nodes.
+type (
+	manyPrimaries interface {
+		ForEachMaster(ctx context.Context, fn func(context.Context, *redis.Client) error) error
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	}
+	manyShards interface {
+		ForEachShard(ctx context.Context, fn func(context.Context, *redis.Client) error) error
+		GetShardClientForKey(key string) (*redis.Client, error)
+	}
+)
+
+func (b *borrowedTime) scripts() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ran
+}
+
+// Process is called in the bubble.
+func (b *borrowedTime) Process(_ context.Context, cmd redis.Cmder) error {
+	now := time.Now().UnixMicro()
+	o := <-b.idle
+	o.ask <- append(flat(cmd.Args()), now/1_000_000, now%1_000_000)
+	a := <-o.answer
+	b.idle <- o
+	cmd.(interface{ SetVal([]int64) }).SetVal(a.val)
+	cmd.SetErr(a.err)
+	return a.err
+}
+
+// flat follows the pointers that a limiter passes to spare allocations.
+func flat(args []any) []any {
+	plain := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case *string:
+			plain[i] = *v
+		case *int64:
+			plain[i] = *v
+		default:
+			plain[i] = arg
+		}
+	}
+	return plain
+}
+
+// serve runs scripts outside the bubble.
+func (b *borrowedTime) serve(ctx context.Context, o outsider) {
+	for {
+		select {
+		case args := <-o.ask:
+			val, err := b.run(args)
+			o.answer <- answer{val, err}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// run sends what the limiter sent, with the script's text in place of its digest. As a server does, it does not know a
+// script before it was sent once.
+func (b *borrowedTime) run(args []any) ([]int64, error) {
+	b.mu.Lock()
+	b.ran++
+	text, known := b.texts[fmt.Sprint(args[1])]
+	if args[0] == "eval" {
+		text, known = fmt.Sprint(args[1]), true
+		b.texts[digest(text)] = text
+	}
+	b.mu.Unlock()
+	if !known {
+		return nil, noScript{}
+	}
+	args[0], args[1] = "eval", borrow+text
+	cmd := redis.NewIntSliceCmd(context.Background(), args...)
+	cmd.SetFirstKeyPos(3)
+	err := b.Client.Process(context.Background(), cmd)
+	return cmd.Val(), err
+}
+
+func digest(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// noScript is the server's answer to an unknown digest.
+type noScript struct{}
+
+func (noScript) Error() string { return "NOSCRIPT No matching script. Please use EVAL." }
+func (noScript) RedisError()   {}
