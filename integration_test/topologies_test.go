@@ -24,11 +24,11 @@ var topologies = []topology{
 		user := documentedUser(t, servers.Shared(t, kind), false)
 		return dialWith(t, &redis.Options{Addr: servers.Shared(t, kind), Protocol: 3, Username: user, Password: aclPassword})
 	}},
-	{"node, TLS", servers.Kinds(), func(t *testing.T, kind servers.Kind) redis.UniversalClient {
+	{"node, TLS", []servers.Kind{servers.Redis80}, func(t *testing.T, kind servers.Kind) redis.UniversalClient {
 		addr, config := servers.SharedTLS(t, kind)
 		return dialWith(t, &redis.Options{Addr: addr, TLSConfig: config})
 	}},
-	{"Sentinel", servers.Kinds(), func(t *testing.T, kind servers.Kind) redis.UniversalClient {
+	{"Sentinel", []servers.Kind{servers.Redis80}, func(t *testing.T, kind servers.Kind) redis.UniversalClient {
 		return place{MasterName: servers.MasterName, Addrs: servers.SharedSentinel(t, kind)}.dial(t)
 	}},
 	{"Cluster, RESP2", servers.Kinds(), func(t *testing.T, kind servers.Kind) redis.UniversalClient {
@@ -46,11 +46,15 @@ var topologies = []topology{
 	}},
 }
 
-// onEachTopology runs a test on every topology and kind of server that it is for.
+// onEachTopology runs a test on every topology and kind of server that it is for, side by side. What is measured in
+// time must not be tested so.
 func onEachTopology(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	for _, top := range topologies {
 		for _, kind := range top.kinds {
-			t.Run(top.name+", "+string(kind), func(t *testing.T) { test(t, top.open(t, kind)) })
+			t.Run(top.name+", "+string(kind), func(t *testing.T) {
+				t.Parallel()
+				test(t, top.open(t, kind))
+			})
 		}
 	}
 }

@@ -1,0 +1,252 @@
+package integration_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimiter/go-redislimiter/integration_test/internal/eventually"
+	"github.com/redislimiter/go-redislimiter/integration_test/internal/servers"
+	rl "github.com/redislimiter/go-redislimiter/redislimiter"
+)
+
+// What happens to a cluster, one thing after the other, each under load from several processes.
+func TestClusterUnderLoad(t *testing.T) {
+	onEach(t, func(t *testing.T, kind servers.Kind) {
+		c := &clusterUnderLoad{Cluster: servers.StartCluster(t, kind)}
+		t.Run("slots are moved", c.moveSlots)
+		t.Run("manual failover", c.handOver)
+		t.Run("a primary is isolated", c.isolate)
+		t.Run("a primary is killed", c.kill)
+	})
+}
+
+type clusterUnderLoad struct{ *servers.Cluster }
+
+func (c *clusterUnderLoad) place() place { return place{Cluster: true, Addrs: c.Addrs()} }
+
+// role asks a node for its own view.
+func role(ctx context.Context, node *redis.Client) string {
+	answer, err := node.Do(ctx, "role").Slice()
+	if err != nil || len(answer) == 0 {
+		return ""
+	}
+	name, _ := answer[0].(string)
+	return name
+}
+
+// pair returns a primary with its replica.
+func (c *clusterUnderLoad) pair(t *testing.T) (primary, replica *servers.Server) {
+	t.Helper()
+	nodes := c.Nodes
+	for i, node := range nodes[:len(nodes)/2] {
+		other := nodes[i+len(nodes)/2]
+		switch role(t.Context(), dial(t, node.Addr)) {
+		case "master":
+			if role(t.Context(), dial(t, other.Addr)) == "slave" {
+				return node, other
+			}
+		case "slave":
+			if role(t.Context(), dial(t, other.Addr)) == "master" {
+				return other, node
+			}
+		}
+	}
+	t.Fatal("no primary has its replica")
+	return nil, nil
+}
+
+// keysAt are the keys of a siege that live on a node, and the others.
+func (run *siege) keysAt(t *testing.T, addr string) (there, elsewhere []int) {
+	t.Helper()
+	rdb := run.place.dial(t).(*redis.ClusterClient)
+	for key := range siegeKeys {
+		node, err := rdb.MasterForKey(t.Context(), "{"+keyName(key)+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node.Options().Addr == addr {
+			there = append(there, key)
+		} else {
+			elsewhere = append(elsewhere, key)
+		}
+	}
+	if len(there) == 0 {
+		t.Fatalf("no key lives at %s", addr)
+	}
+	return there, elsewhere
+}
+
+// becomes waits until a node has a role, and tells when.
+func becomes(t *testing.T, node *servers.Server, want string) time.Time {
+	t.Helper()
+	rdb := dial(t, node.Addr)
+	eventually.True(t, 30*time.Second, node.Addr+" becomes a "+want, func() bool { return role(t.Context(), rdb) == want })
+	return time.Now()
+}
+
+// inStep waits until a replica has what its primary has.
+func inStep(t *testing.T, replica *servers.Server) {
+	t.Helper()
+	rdb := dial(t, replica.Addr)
+	eventually.True(t, 30*time.Second, replica.Addr+" is in step", func() bool {
+		info, err := rdb.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+// kill: the primary is gone, and its replica elected.
+func (c *clusterUnderLoad) kill(t *testing.T) {
+	primary, replica := c.pair(t)
+	run := laySiege(t, c.place())
+	keys, others := run.keysAt(t, primary.Addr)
+	killed := time.Now()
+	primary.Kill()
+	promoted := becomes(t, replica, "master")
+	run.awaitRedis(t, promoted)
+	o := run.lift(t)
+	o.failover(t, killed, promoted, keys)
+	o.wantKept(t, others)
+	primary.Restart()
+	becomes(t, primary, "slave")
+	inStep(t, primary)
+}
+
+// isolate: the primary lives on, and nobody reaches it.
+func (c *clusterUnderLoad) isolate(t *testing.T) {
+	primary, replica := c.pair(t)
+	run := laySiege(t, c.place())
+	keys, others := run.keysAt(t, primary.Addr)
+	cut := time.Now()
+	primary.Isolate()
+	promoted := becomes(t, replica, "master")
+	run.awaitRedis(t, promoted)
+	primary.Rejoin() // and learns that it is a replica now
+	becomes(t, primary, "slave")
+	inStep(t, primary)
+	o := run.lift(t)
+	o.failover(t, cut, promoted, keys)
+	o.wantKept(t, others)
+}
+
+// handOver: the replica asks for the office, and the primary waits until it has everything. Nothing is lost.
+func (c *clusterUnderLoad) handOver(t *testing.T) {
+	primary, replica := c.pair(t)
+	run := laySiege(t, c.place())
+	keys, _ := run.keysAt(t, primary.Addr)
+	asked := time.Now()
+	if err := dial(t, replica.Addr).Do(t.Context(), "cluster", "failover").Err(); err != nil {
+		t.Fatal(err)
+	}
+	promoted := becomes(t, replica, "master")
+	run.awaitRedis(t, promoted)
+	o := run.lift(t)
+	o.failover(t, asked, promoted, keys)
+	o.wantNothingLost(t)
+	becomes(t, primary, "slave")
+	inStep(t, primary)
+}
+
+// wantKept fails the test if charges of keys are gone that nothing has happened to.
+func (o outcome) wantKept(t *testing.T, keys []int) {
+	t.Helper()
+	for _, key := range keys {
+		if admitted, _ := o.told(key); o.charged[key] < admitted {
+			t.Errorf("key %d: charged %d, but %d calls were admitted", key, o.charged[key], admitted)
+		}
+	}
+}
+
+// moveSlots: the slots of all keys of a node move to another one and back, as a rebalancing does it, under load. The
+// script is flushed at the target, as if it had never been there. Nothing is lost, and nothing charged twice.
+func (c *clusterUnderLoad) moveSlots(t *testing.T) {
+	from, _ := c.pair(t)
+	to := c.otherPrimary(t, from)
+	run := laySiege(t, c.place())
+	keys, _ := run.keysAt(t, from.Addr)
+	source, target := dial(t, from.Addr), dial(t, to.Addr)
+	begun := time.Now()
+	for range 3 {
+		for _, key := range keys {
+			c.moveSlot(t, source, target, key)
+		}
+		source, target = target, source
+	}
+	moved := time.Now()
+	run.awaitRedis(t, moved)
+	o := run.lift(t)
+	o.wantNothingLost(t)
+	failed := o.undecidedBetween(begun, moved, keys)
+	t.Logf("%d slots were moved 3 times in %v; %d calls were not decided by Redis meanwhile",
+		len(keys), moved.Sub(begun).Round(time.Millisecond), failed)
+	if decided := o.admittedBetween(begun, moved, keys); decided < 9*failed {
+		t.Errorf("Redis decided only %d calls while slots moved, and %d not", decided, failed)
+	}
+}
+
+func (c *clusterUnderLoad) otherPrimary(t *testing.T, than *servers.Server) *servers.Server {
+	t.Helper()
+	i := slices.IndexFunc(c.Nodes, func(s *servers.Server) bool {
+		return s != than && role(t.Context(), dial(t, s.Addr)) == "master"
+	})
+	if i < 0 {
+		t.Fatal("no other primary")
+	}
+	return c.Nodes[i]
+}
+
+// moveSlot moves a key's slot with all that is in it, key by key, so that for a while a limiter's keys are at different
+// nodes.
+func (c *clusterUnderLoad) moveSlot(t *testing.T, source, target *redis.Client, key int) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(cmd *redis.Cmd) any {
+		t.Helper()
+		if err := cmd.Err(); err != nil {
+			t.Fatalf("%v: %v", cmd.Args(), err)
+		}
+		return cmd.Val()
+	}
+	slot := must(source.Do(ctx, "cluster", "keyslot", "{"+keyName(key)+"}"))
+	sourceID, targetID := must(source.Do(ctx, "cluster", "myid")), must(target.Do(ctx, "cluster", "myid"))
+	must(target.Do(ctx, "script", "flush"))
+	must(target.Do(ctx, "cluster", "setslot", slot, "importing", sourceID))
+	must(source.Do(ctx, "cluster", "setslot", slot, "migrating", targetID))
+	host, port, _ := strings.Cut(target.Options().Addr, ":")
+	for {
+		keys := must(source.Do(ctx, "cluster", "getkeysinslot", slot, 1)).([]any)
+		if len(keys) == 0 {
+			break
+		}
+		must(source.Do(ctx, "migrate", host, port, keys[0], 0, 5000))
+		awaitCalls(t, 5*time.Millisecond) // with one key here and one there
+	}
+	for _, node := range []*redis.Client{target, source} {
+		must(node.Do(ctx, "cluster", "setslot", slot, "node", targetID))
+	}
+}
+
+// awaitCalls lets the load go on for a while.
+func awaitCalls(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// undecidedBetween counts the calls that Redis did not decide.
+func (o outcome) undecidedBetween(from, to time.Time, keys []int) (n int) {
+	for _, e := range o.entries {
+		if e.Source != rl.SourceRedis && slices.Contains(keys, e.Key) && e.At.After(from) && e.At.Before(to) {
+			n++
+		}
+	}
+	return n
+}
