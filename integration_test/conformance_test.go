@@ -2,9 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -44,19 +41,17 @@ func TestTopologiesDecideAsTheModel(t *testing.T) {
 // go-redis stays outside the bubble, where its goroutines would keep time from passing. A goroutine of the bubble that
 // waits for one outside is not idle, so time stands still until the reply is there.
 type borrowedTime struct {
-	rl.Client
+	*rewritten
 	idle chan outsider
-
-	mu    sync.Mutex
-	texts map[string]string // by digest
-	ran   int
 }
 
 // An outsider is a goroutine outside the bubble that runs one script at a time. Its channels were made outside too.
 type outsider struct {
-	ask    chan []any
+	ask    chan question
 	answer chan answer
 }
+
+type question struct{ args, more []any }
 
 type answer struct {
 	val []int64
@@ -84,11 +79,11 @@ end)(redis)
 // borrowTime keeps what tells the limiter that a client is one of several nodes.
 func borrowTime(t *testing.T, rdb redis.UniversalClient) borrower {
 	t.Helper()
-	b := &borrowedTime{Client: rdb, idle: make(chan outsider, 8), texts: map[string]string{}}
+	b := &borrowedTime{rewrite(rdb, borrow), make(chan outsider, 8)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var outside sync.WaitGroup
 	for range cap(b.idle) {
-		o := outsider{make(chan []any), make(chan answer)}
+		o := outsider{make(chan question), make(chan answer)}
 		outside.Go(func() { b.serve(ctx, o) })
 		b.idle <- o
 	}
@@ -125,17 +120,11 @@ type (
 	}
 )
 
-func (b *borrowedTime) scripts() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ran
-}
-
 // Process is called in the bubble.
 func (b *borrowedTime) Process(_ context.Context, cmd redis.Cmder) error {
 	now := time.Now().UnixMicro()
 	o := <-b.idle
-	o.ask <- append(flat(cmd.Args()), now/1_000_000, now%1_000_000)
+	o.ask <- question{cmd.Args(), []any{now / 1_000_000, now % 1_000_000}}
 	a := <-o.answer
 	b.idle <- o
 	cmd.(interface{ SetVal([]int64) }).SetVal(a.val)
@@ -143,63 +132,15 @@ func (b *borrowedTime) Process(_ context.Context, cmd redis.Cmder) error {
 	return a.err
 }
 
-// flat follows the pointers that a limiter passes to spare allocations.
-func flat(args []any) []any {
-	plain := make([]any, len(args))
-	for i, arg := range args {
-		switch v := arg.(type) {
-		case *string:
-			plain[i] = *v
-		case *int64:
-			plain[i] = *v
-		default:
-			plain[i] = arg
-		}
-	}
-	return plain
-}
-
 // serve runs scripts outside the bubble.
 func (b *borrowedTime) serve(ctx context.Context, o outsider) {
 	for {
 		select {
-		case args := <-o.ask:
-			val, err := b.run(args)
+		case q := <-o.ask:
+			val, err := b.run(q.args, q.more...)
 			o.answer <- answer{val, err}
 		case <-ctx.Done():
 			return
 		}
 	}
 }
-
-// run sends what the limiter sent, with the script's text in place of its digest. As a server does, it does not know a
-// script before it was sent once.
-func (b *borrowedTime) run(args []any) ([]int64, error) {
-	b.mu.Lock()
-	b.ran++
-	text, known := b.texts[fmt.Sprint(args[1])]
-	if args[0] == "eval" {
-		text, known = fmt.Sprint(args[1]), true
-		b.texts[digest(text)] = text
-	}
-	b.mu.Unlock()
-	if !known {
-		return nil, noScript{}
-	}
-	args[0], args[1] = "eval", borrow+text
-	cmd := redis.NewIntSliceCmd(context.Background(), args...)
-	cmd.SetFirstKeyPos(3)
-	err := b.Client.Process(context.Background(), cmd)
-	return cmd.Val(), err
-}
-
-func digest(text string) string {
-	sum := sha1.Sum([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
-// noScript is the server's answer to an unknown digest.
-type noScript struct{}
-
-func (noScript) Error() string { return "NOSCRIPT No matching script. Please use EVAL." }
-func (noScript) RedisError()   {}

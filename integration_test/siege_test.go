@@ -22,7 +22,7 @@ import (
 
 const (
 	siegeProcesses = 2 // besides the test itself
-	siegeCallers   = 6 // goroutines of each process
+	siegeCallers   = 4 // goroutines of each process
 	siegeKeys      = 12
 	siegeLimit     = 200_000 // never reached: what counts is what was charged
 )
@@ -114,7 +114,7 @@ func (b *book) run(ctx context.Context, around func(call func())) {
 	var running sync.WaitGroup
 	for caller := range siegeCallers {
 		running.Go(func() {
-			pace := time.NewTicker(10 * time.Millisecond)
+			pace := time.NewTicker(15 * time.Millisecond)
 			defer pace.Stop()
 			for key := caller; ctx.Err() == nil; key++ {
 				around(func() { b.ask(key % siegeKeys) })
@@ -303,7 +303,19 @@ func (o outcome) check(t *testing.T) {
 			t.Errorf("key %d: charged %d, for %d calls that were admitted and %d uncertain", key, charged, admitted, uncertain)
 		}
 	}
-	t.Logf("%d calls, by source %v; slowest %v of %v", len(o.entries), sources, slowest.Round(time.Millisecond), outageTimeout)
+	t.Logf("%d calls, by source %v; slowest %v of %v; reasons %v", len(o.entries), sources,
+		slowest.Round(time.Millisecond), outageTimeout, o.reasons())
+}
+
+// reasons counts why Redis did not decide, by the ends of the texts.
+func (o outcome) reasons() map[string]int {
+	reasons := map[string]int{}
+	for _, e := range o.entries {
+		if e.Failure != "" {
+			reasons[e.Failure[strings.LastIndex(e.Failure, ": ")+2:]]++
+		}
+	}
+	return reasons
 }
 
 // told counts what callers know of a key.

@@ -223,6 +223,9 @@ func (l *Limiter) late(ctx context.Context, c *call) error {
 		<-c.finished
 		return c.answer()
 	}
+	if ctx.Err() != context.Canceled {
+		l.lost()
+	}
 	return l.gone(ctx, sent)
 }
 
