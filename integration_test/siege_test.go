@@ -362,23 +362,33 @@ func (o outcome) admittedBetween(from, to time.Time, keys []int) (n int) {
 	return n
 }
 
-// resumed returns how long after an instant Redis had decided again in every process for each of the keys.
+// resumed returns how long after an instant Redis had decided again in every process for each of the keys. Where it had
+// not when the siege was lifted, that is how long it took at least.
 func (o outcome) resumed(since time.Time, keys []int) (longest time.Duration) {
-	first := map[[2]int]time.Time{}
-	for _, e := range o.entries {
-		id := [2]int{e.Process, e.Key}
-		if e.Source != rl.SourceRedis || e.At.Before(since) || !slices.Contains(keys, e.Key) {
-			continue
+	for process := range 1 + siegeProcesses {
+		for _, key := range keys {
+			longest = max(longest, o.firstDecision(process, key, since).Sub(since))
 		}
-		if at, ok := first[id]; !ok || e.At.Before(at) {
-			first[id] = e.At
-		}
-	}
-	if len(first) < (1+siegeProcesses)*len(keys) {
-		return time.Hour // for some it never did
-	}
-	for _, at := range first {
-		longest = max(longest, at.Sub(since))
 	}
 	return longest
+}
+
+// firstDecision finds the first one by Redis in a process's book after an instant, or the end of the book.
+func (o outcome) firstDecision(process, key int, since time.Time) time.Time {
+	var first, last time.Time
+	for _, e := range o.entries {
+		if e.Process != process {
+			continue
+		}
+		if e.At.After(last) {
+			last = e.At
+		}
+		if e.Key == key && e.Source == rl.SourceRedis && e.At.After(since) && (first.IsZero() || e.At.Before(first)) {
+			first = e.At
+		}
+	}
+	if first.IsZero() {
+		return last
+	}
+	return first
 }

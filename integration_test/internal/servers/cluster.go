@@ -47,9 +47,7 @@ func StartCluster(tb testing.TB, kind Kind, args ...string) *Cluster {
 		s.Addr = addrOf(s.ip, 6379)
 		return s, err
 	})
-	for _, s := range nodes {
-		s.own(tb)
-	}
+	own(tb, nodes)
 	c := &Cluster{Nodes: nodes}
 	if err == nil {
 		err = formCluster(ctx, c.Addrs())
@@ -64,7 +62,6 @@ func StartCluster(tb testing.TB, kind Kind, args ...string) *Cluster {
 // flush or configure it.
 func SharedCluster(tb testing.TB, kind Kind) []string {
 	tb.Helper()
-	var addrs []string
 	s := sharedAs(tb, "cluster", kind, func(ctx context.Context, kind Kind) (*Server, error) {
 		var programs []string
 		for i := range 2 * primaries {
@@ -76,8 +73,7 @@ func SharedCluster(tb testing.TB, kind Kind) []string {
 		}
 		return s, formCluster(ctx, manyAddrs(s, 2*primaries))
 	})
-	addrs = manyAddrs(s, 2*primaries)
-	return addrs
+	return manyAddrs(s, 2*primaries)
 }
 
 // manyAddrs are the addresses of programs that share a container.

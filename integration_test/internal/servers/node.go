@@ -77,14 +77,27 @@ func addrOf(ip netip.Addr, port int) string {
 // stopAtOnce ends a container without a farewell.
 const stopAtOnce = time.Duration(0)
 
-// own makes a server the test's: it is removed at the end, and its methods fail this test.
-func (s *Server) own(tb testing.TB) {
-	s.tb = tb
-	testcontainers.CleanupContainer(tb, s.Container, testcontainers.StopTimeout(stopAtOnce))
+// own makes servers the test's: they are removed at the end, side by side, and their methods fail this test.
+func own(tb testing.TB, nodes []*Server) {
+	for _, s := range nodes {
+		s.tb = tb
+	}
 	tb.Cleanup(func() {
-		if s.paused { // a paused process cannot be asked to end
-			s.Unpause()
+		var removing sync.WaitGroup
+		for _, s := range nodes {
+			if s.Container == nil {
+				continue
+			}
+			if s.paused { // a paused process cannot be asked to end
+				s.Unpause()
+			}
+			removing.Go(func() {
+				if err := testcontainers.TerminateContainer(s.Container, testcontainers.StopTimeout(stopAtOnce)); err != nil {
+					tb.Errorf("remove %s at %s: %v", s.Kind, s.Addr, err)
+				}
+			})
 		}
+		removing.Wait()
 	})
 }
 

@@ -41,9 +41,7 @@ func StartSentinel(tb testing.TB, kind Kind, args ...string) *Sentinel {
 		s.Addr = addrOf(s.ip, 6379)
 		return s, err
 	})
-	for _, s := range nodes {
-		s.own(tb)
-	}
+	own(tb, nodes)
 	s := &Sentinel{Nodes: nodes[:sentinelServers], Addrs: manyAddrs(nodes[sentinelServers], sentinelCount)}
 	if err == nil {
 		err = formSentinel(ctx, addrsOf(s.Nodes), s.Addrs, 500*time.Millisecond)
