@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -30,9 +29,14 @@ type clusterUnderLoad struct{ *servers.Cluster }
 
 func (c *clusterUnderLoad) place() place { return place{Cluster: true, Addrs: c.Addrs()} }
 
-// role asks a node for its own view.
-func role(ctx context.Context, node *redis.Client) string {
-	answer, err := node.Do(ctx, "role").Slice()
+// roleOf asks a node for its own view. One that is gone has none.
+func roleOf(t *testing.T, node *servers.Server) string {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Addr: node.Addr, DialTimeout: 300 * time.Millisecond, ReadTimeout: time.Second, DialerRetries: 1, MaxRetries: -1,
+	})
+	defer rdb.Close()
+	answer, err := rdb.Do(t.Context(), "role").Slice()
 	if err != nil || len(answer) == 0 {
 		return ""
 	}
@@ -46,15 +50,11 @@ func (c *clusterUnderLoad) pair(t *testing.T) (primary, replica *servers.Server)
 	nodes := c.Nodes
 	for i, node := range nodes[:len(nodes)/2] {
 		other := nodes[i+len(nodes)/2]
-		switch role(t.Context(), dial(t, node.Addr)) {
-		case "master":
-			if role(t.Context(), dial(t, other.Addr)) == "slave" {
-				return node, other
-			}
-		case "slave":
-			if role(t.Context(), dial(t, other.Addr)) == "master" {
-				return other, node
-			}
+		switch roleOf(t, node) + " " + roleOf(t, other) {
+		case "master slave":
+			return node, other
+		case "slave master":
+			return other, node
 		}
 	}
 	t.Fatal("no primary has its replica")
@@ -85,8 +85,7 @@ func (run *siege) keysAt(t *testing.T, addr string) (there, elsewhere []int) {
 // becomes waits until a node has a role, and tells when.
 func becomes(t *testing.T, node *servers.Server, want string) time.Time {
 	t.Helper()
-	rdb := dial(t, node.Addr)
-	eventually.True(t, 30*time.Second, node.Addr+" becomes a "+want, func() bool { return role(t.Context(), rdb) == want })
+	eventually.True(t, 30*time.Second, node.Addr+" becomes a "+want, func() bool { return roleOf(t, node) == want })
 	return time.Now()
 }
 
@@ -217,7 +216,7 @@ func wantAnswers(t *testing.T, nodes []*redis.Client, codes ...string) {
 func (c *clusterUnderLoad) otherPrimary(t *testing.T, than *servers.Server) *servers.Server {
 	t.Helper()
 	i := slices.IndexFunc(c.Nodes, func(s *servers.Server) bool {
-		return s != than && role(t.Context(), dial(t, s.Addr)) == "master"
+		return s != than && roleOf(t, s) == "master"
 	})
 	if i < 0 {
 		t.Fatal("no other primary")
