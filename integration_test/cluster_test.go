@@ -10,7 +10,6 @@ import (
 
 	"github.com/redislimiter/go-redislimiter/integration_test/internal/eventually"
 	"github.com/redislimiter/go-redislimiter/integration_test/internal/servers"
-	rl "github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
 // What happens to a cluster, one thing after the other, each under load from several processes.
@@ -148,16 +147,6 @@ func (c *clusterUnderLoad) handOver(t *testing.T) {
 	inStep(t, primary)
 }
 
-// wantKept fails the test if charges of keys are gone that nothing has happened to.
-func (o outcome) wantKept(t *testing.T, keys []int) {
-	t.Helper()
-	for _, key := range keys {
-		if admitted, _ := o.told(key); o.charged[key] < admitted {
-			t.Errorf("key %d: charged %d, but %d calls were admitted", key, o.charged[key], admitted)
-		}
-	}
-}
-
 // moveSlots: the slots of all keys of a node move to another one and back, as a rebalancing does it, under load. The
 // script is flushed at the target, as if it had never been there. Nothing is lost, and nothing charged twice.
 func (c *clusterUnderLoad) moveSlots(t *testing.T) {
@@ -174,7 +163,7 @@ func (c *clusterUnderLoad) moveSlots(t *testing.T) {
 	begun := time.Now()
 	for range 2 {
 		for _, key := range keys {
-			c.moveSlot(t, source, target, key)
+			run.moveSlot(t, source, target, key)
 		}
 		source, target = target, source
 	}
@@ -189,9 +178,7 @@ func (c *clusterUnderLoad) moveSlots(t *testing.T) {
 	if decided := o.admittedBetween(begun, moved, keys); decided == 0 {
 		t.Error("Redis decided no call while slots moved")
 	}
-	if resumed := o.resumed(moved, keys); resumed > resumption+2*cooldown {
-		t.Errorf("Redis decides again %v after the last slot was moved", resumed)
-	}
+	o.wantResumed(t, moved, keys)
 }
 
 // wantAnswers fails the test if servers did not answer in all of these ways, which no caller has heard of.
@@ -226,7 +213,7 @@ func (c *clusterUnderLoad) otherPrimary(t *testing.T, than *servers.Server) *ser
 
 // moveSlot moves a key's slot with all that is in it, key by key, so that for a while a limiter's keys are at different
 // nodes.
-func (c *clusterUnderLoad) moveSlot(t *testing.T, source, target *redis.Client, key int) {
+func (run *siege) moveSlot(t *testing.T, source, target *redis.Client, key int) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(cmd *redis.Cmd) any {
@@ -248,32 +235,23 @@ func (c *clusterUnderLoad) moveSlot(t *testing.T, source, target *redis.Client, 
 			break
 		}
 		must(source.Do(ctx, "migrate", host, port, keys[0], 0, 5000))
-		awaitCalls(t, 5*time.Millisecond) // with one key here and one there
+		run.awaitCalls(t, 2) // with one key here and one there
 	}
 	for _, node := range []*redis.Client{target, source} {
 		must(node.Do(ctx, "cluster", "setslot", slot, "node", targetID))
 	}
 }
 
-// awaitCalls lets the load go on for a while.
-func awaitCalls(t *testing.T, d time.Duration) {
+// awaitCalls lets the load go on for a few calls.
+func (run *siege) awaitCalls(t *testing.T, calls int) {
 	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
+	count := func() int {
+		run.book.mu.Lock()
+		defer run.book.mu.Unlock()
+		return len(run.book.entries)
 	}
-}
-
-// undecidedBetween counts the calls that Redis did not decide.
-func (o outcome) undecidedBetween(from, to time.Time, keys []int) (n int) {
-	for _, e := range o.entries {
-		if e.Source != rl.SourceRedis && slices.Contains(keys, e.Key) && e.At.After(from) && e.At.Before(to) {
-			n++
-		}
-	}
-	return n
+	before := count()
+	eventually.True(t, 10*time.Second, "the load goes on", func() bool { return count() >= before+calls })
 }
 
 // killAhead: what a failover loses is exactly what the replica had not got, here the charges made while it was cut off.

@@ -86,20 +86,3 @@ func anotherPrimary(t *testing.T, s *servers.Sentinel, than string) time.Time {
 	}
 	return time.Now()
 }
-
-// failover checks what a failover costs: the keys' charges of the last second at most, and a second until Redis decides
-// again once there is a primary.
-func (o outcome) failover(t *testing.T, failed, replaced time.Time, keys []int) {
-	t.Helper()
-	least, most := o.lost()
-	bound := o.admittedBetween(failed.Add(-time.Second), replaced, keys)
-	resumed := o.resumed(replaced, keys)
-	t.Logf("replaced after %v; Redis decided again %v after that; %d to %d charges lost, of %d in the last second",
-		replaced.Sub(failed).Round(time.Millisecond), resumed.Round(time.Millisecond), least, most, bound)
-	if least > bound {
-		t.Errorf("at least %d charges are lost, though only %d were made in the last second", least, bound)
-	}
-	if resumed > resumption+2*cooldown {
-		t.Errorf("Redis decides again after %v, want %v at most", resumed, resumption+2*cooldown)
-	}
-}
