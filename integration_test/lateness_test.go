@@ -62,6 +62,16 @@ func (l *lateness) check(t *testing.T) {
 	}
 }
 
+// worst tells how late the machine was with a timer that had nothing to do with the library.
+func (l *lateness) worst() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.timers) == 0 {
+		return 0
+	}
+	return at(l.timers, 1)
+}
+
 // at returns a percentile.
 func at(all []time.Duration, share float64) time.Duration {
 	slices.Sort(all)

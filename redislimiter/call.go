@@ -289,6 +289,9 @@ func (l *Limiter) gone(ctx context.Context, sent bool) error {
 	if d, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(d) {
 		err = context.DeadlineExceeded // our alarm was before the context's
 	}
+	if err != context.Canceled {
+		l.lost()
+	}
 	switch err {
 	case nil:
 		return &unavailable{name: l.name, cause: errTimeout, uncertain: sent}

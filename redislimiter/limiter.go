@@ -41,10 +41,11 @@ type Limiter struct {
 	args     []any // ARGV that every call begins with
 	seed     maphash.Seed
 	lanes    []lane
-	single   lane        // for calls that share no trip
-	trips    sync.Pool   // of *trip
-	calls    sync.Pool   // of *call
-	suspect  atomic.Bool // a connection was found closed: others may be
+	single   lane         // for calls that share no trip
+	trips    sync.Pool    // of *trip
+	calls    sync.Pool    // of *call
+	suspect  atomic.Bool  // a connection was found closed: others may be
+	reloaded atomic.Int64 // when the cluster's slots were last asked for, in nanoseconds since 1970
 }
 
 // New makes a limiter. All limits must admit a request, and are charged

@@ -331,6 +331,9 @@ func (t *trip) send(name any, script *string) error {
 			return errTimeout
 		}
 		err := t.limiter.rdb.Process(t, &t.command)
+		if err != nil && !replied(err) {
+			t.limiter.lost()
+		}
 		if err == nil || !nothingRan(err) && !noScript(err) {
 			return err
 		}
