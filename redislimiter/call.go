@@ -116,7 +116,7 @@ func (l *Limiter) depart(n *lane, c *call) {
 	n.flying++
 	n.departed = now
 	t := l.trips.Get().(*trip)
-	t.limiter, t.lane = l, n
+	t.limiter, t.lane, t.extra = l, n, n.flying > n.most
 	t.board()
 	go t.start()
 }

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redislimiter/go-redislimiter/internal/model"
@@ -41,10 +40,11 @@ type Limiter struct {
 	args     []any // ARGV that every call begins with
 	seed     maphash.Seed
 	lanes    []lane
-	single   lane        // for calls that share no trip
-	trips    sync.Pool   // of *trip
-	calls    sync.Pool   // of *call
-	suspect  atomic.Bool // a connection was found closed: others may be
+	single   lane      // for calls that share no trip
+	trips    sync.Pool // of *trip
+	calls    sync.Pool // of *call
+	door     *door     // which limiters of one client share
+	dialler  dialler   // nil if rdb is none
 }
 
 // New makes a limiter. All limits must admit a request, and are charged
@@ -73,7 +73,9 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
 		script: script, prefixes: prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
 		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
+		door: doorOf(rdb),
 	}
+	l.dialler, _ = rdb.(dialler)
 	for _, arg := range script.Args {
 		l.args = append(l.args, arg)
 	}
