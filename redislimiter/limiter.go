@@ -44,7 +44,8 @@ type Limiter struct {
 	single   lane         // for calls that share no trip
 	trips    sync.Pool    // of *trip
 	calls    sync.Pool    // of *call
-	suspect  atomic.Bool  // a connection was found closed: others may be
+	door     *door        // which limiters of one client share
+	dialler  dialler      // nil if rdb is none
 	reloaded atomic.Int64 // when the cluster's slots were last asked for, in nanoseconds since 1970
 }
 
@@ -74,7 +75,9 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
 		script: script, prefixes: prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
 		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
+		door: doorOf(rdb),
 	}
+	l.dialler, _ = rdb.(dialler)
 	for _, arg := range script.Args {
 		l.args = append(l.args, arg)
 	}
