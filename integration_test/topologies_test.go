@@ -3,6 +3,7 @@ package integration_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -69,18 +70,20 @@ type place struct {
 	Username, Password string
 }
 
+// clientPatience is what docs/operations.md advises for a client's timeouts.
+const clientPatience = 500 * time.Millisecond
+
 // open makes a client with the options that docs/operations.md advises.
 func (p place) open() redis.UniversalClient {
-	const patience = outageTimeout * 10
 	if p.Ring != nil {
 		return redis.NewRing(&redis.RingOptions{
-			Addrs: maps.Clone(p.Ring), Protocol: p.Protocol, DialTimeout: patience, ReadTimeout: patience, DialerRetries: 1,
+			Addrs: maps.Clone(p.Ring), Protocol: p.Protocol, DialTimeout: clientPatience, ReadTimeout: clientPatience, DialerRetries: 1,
 		})
 	}
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: p.Addrs, MasterName: p.MasterName, IsClusterMode: p.Cluster, Protocol: p.Protocol,
 		Username: p.Username, Password: p.Password,
-		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, DialerRetries: 1,
+		DialTimeout: clientPatience, ReadTimeout: clientPatience, WriteTimeout: clientPatience, DialerRetries: 1,
 	})
 }
 
