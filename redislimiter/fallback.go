@@ -70,7 +70,8 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 		return Result{}, f.invalid
 	}
 	if err := ctx.Err(); err != nil {
-		return Result{}, err
+		name, _ := describe(f.Primary)
+		return Result{Name: name}, err
 	}
 	result, err := f.breaker.Execute(func() (Result, error) { return f.primary(ctx, key, n) })
 	if err == nil {
@@ -78,7 +79,7 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 	}
 	var callers callersError
 	if errors.As(err, &callers) {
-		return Result{}, callers.error
+		return result, callers.error
 	}
 	resting := errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 	if !resting {
@@ -88,7 +89,11 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 			f.OnError(err)
 		}
 	}
+	failed := result.Name // known even where Primary picks a limiter by its own rules
 	result, err = f.secondary(ctx, key, n)
+	if result.Name == "" {
+		result.Name = failed
+	}
 	if f.OnError == nil {
 		f.log(ctx, result)
 	}
@@ -99,6 +104,8 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 func (f *Fallback) Allow(ctx context.Context, key string) (Result, error) {
 	return f.AllowN(ctx, key, 1)
 }
+
+func (f *Fallback) wraps() Allower { return f.Primary }
 
 func (f *Fallback) setUp() {
 	f.invalid = f.validate()
@@ -148,7 +155,7 @@ func (f *Fallback) primary(ctx context.Context, key string, n int) (Result, erro
 	}
 	result, err := f.Primary.AllowN(bounded, key, n)
 	if err != nil && (callerMistake(err) || ctx.Err() == context.Canceled) {
-		return Result{}, callersError{err}
+		return result, callersError{err}
 	}
 	return result, err
 }
@@ -164,9 +171,9 @@ func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, er
 		result, err = Result{Source: SourceMemory, RetryAfter: time.Second}, nil
 	}
 	result.Degraded = true
-	if p, ok := f.Primary.(described); ok && err == nil && result.Name == "" {
-		result.Name, result.Limits = p.Name(), p.Limits()
-		result.Limit = result.Limits[0]
+	if name, limits := describe(f.Primary); name != "" && err == nil && result.Name == "" {
+		result.Name, result.Limits = name, limits
+		result.Limit = limits[0]
 	}
 	return result, err
 }
@@ -187,12 +194,6 @@ func (f *Fallback) log(ctx context.Context, r Result) {
 	}
 	slog.WarnContext(ctx, "redislimiter: decisions are made without the primary limiter",
 		"limiter", r.Name, "source", r.Source.String(), "decisions", f.degraded.Swap(0), "error", cause)
-}
-
-// described is a limiter that can tell what it enforces.
-type described interface {
-	Name() string
-	Limits() []Limit
 }
 
 // Open admits everything without counting, with Source open: for a [Fallback]
