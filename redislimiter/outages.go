@@ -53,7 +53,8 @@ type outageLog struct {
 	said  time.Time // the last line was logged
 	count int       // decisions in trouble since that line
 	total int       // and since the outage began
-	cause error     // of the latest that was known
+	cause error     // the latest that was known
+	name  string    // of the limiter, the latest that was known
 }
 
 // An outageLine is what there is to say.
@@ -88,7 +89,7 @@ func (o *outageLog) next(now time.Time, trouble bool, r Result, cause error) (li
 	}
 	begins := !o.on.Swap(true)
 	if begins {
-		o.since, o.total, o.cause = now, 0, nil
+		o.since, o.total, o.cause, o.name = now, 0, nil, ""
 	}
 	o.last = now
 	o.count++
@@ -96,11 +97,18 @@ func (o *outageLog) next(now time.Time, trouble bool, r Result, cause error) (li
 	if cause != nil {
 		o.cause = cause
 	}
+	if r.Name != "" { // unknown where a function picks the limiter and is not asked
+		o.name = r.Name
+	}
 	if !begins && now.Sub(o.said) < logEvery {
 		return line, false
 	}
-	line = outageLine{slog.LevelWarn, "redislimiter: decisions are made without the limiter", []slog.Attr{
-		slog.String("limiter", r.Name), slog.String("source", r.Source.String()),
+	text := "redislimiter: decisions are made without the limiter"
+	if r.Source == SourceNone {
+		text = "redislimiter: the limiter gives no decisions"
+	}
+	line = outageLine{slog.LevelWarn, text, []slog.Attr{
+		slog.String("limiter", o.name), slog.String("source", r.Source.String()),
 		slog.Int("decisions", o.count), slog.Duration("for", now.Sub(o.since)),
 	}}
 	if o.cause != nil {
