@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ type trip struct {
 	start   func() // runs it; kept, since making it allocates
 
 	calls   []*call
-	aboard  int // callers that still wait; guarded by the lane's mu
+	aboard  int  // callers that still wait; guarded by the lane's mu
+	landed  bool // the calls are not the trip's any more; guarded likewise
 	left    chan struct{}
 	entries []entry
 	places  map[place]int // of entries
@@ -96,11 +98,12 @@ func (t *trip) run() {
 		n.mu.Lock()
 		if n.first == nil || n.flying > n.most && n.othersLand(t) {
 			n.flying--
+			i := slices.Index(n.aloft, t)
+			n.aloft = slices.Delete(n.aloft, i, i+1)
 			n.mu.Unlock()
 			l.trips.Put(t)
 			return
 		}
-		n.departed = time.Now()
 		t.board()
 		n.mu.Unlock()
 	}
@@ -108,7 +111,8 @@ func (t *trip) run() {
 
 // board takes the calls that wait. The lane's mu is held.
 func (t *trip) board() {
-	t.calls = t.calls[:0]
+	t.lane.departed = time.Now()
+	t.calls, t.landed = t.calls[:0], false
 	for c := t.lane.first; c != nil && len(t.calls) < maxCalls; {
 		next := c.next
 		if len(t.calls) == 0 || !t.lane.apart || c.id == t.calls[0].id {
@@ -169,7 +173,7 @@ func (t *trip) gather() {
 		p, count := place{c.id, c.taken.Cost}, c.taken.Count
 		if c.taken.AtMost {
 			count = -count
-		} else if i, ok := t.places[p]; ok {
+		} else if i, ok := t.find(p); ok {
 			c.entry, c.request = i, t.entries[i].count
 			t.entries[i].count++
 			continue
@@ -179,6 +183,15 @@ func (t *trip) gather() {
 		c.entry, c.request = len(t.entries), 0
 		t.entries = append(t.entries, entry{place: p, count: count})
 	}
+}
+
+// find looks for the entry of a place. Often it is the one before: a hot key.
+func (t *trip) find(p place) (int, bool) {
+	if i := len(t.entries) - 1; i >= 0 && t.entries[i].place == p && t.entries[i].count > 0 {
+		return i, true
+	}
+	i, ok := t.places[p]
+	return i, ok
 }
 
 // land hands out the answers.
@@ -193,14 +206,19 @@ func (t *trip) land(reply []int64, err error) {
 		return err == errAskAlone || err == nil && c.script == nil && t.entries[c.entry].again
 	}
 	n.mu.Lock()
-	for _, c := range t.calls {
-		c.trip, c.landed = nil, !again(c)
-		if !c.landed {
+	t.landed = true
+	for i, c := range t.calls {
+		if c.trip = nil; c.gone {
+			t.calls[i] = nil
+		} else if c.landed = !again(c); !c.landed {
 			c.lane.Store(&l.single)
 		}
 	}
 	n.mu.Unlock()
 	for i, c := range t.calls {
+		if c == nil {
+			continue
+		}
 		t.calls[i] = nil
 		if again(c) {
 			l.depart(&l.single, c)
