@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
@@ -267,6 +268,22 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations with the SDK", n)
 	} else {
 		t.Logf("%v allocations with the SDK", n)
+	}
+}
+
+// Without a provider of one's own it is the global one.
+func TestGlobalProviders(t *testing.T) {
+	reader := sdk.NewManualReader()
+	before := otel.GetMeterProvider()
+	otel.SetMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	defer otel.SetMeterProvider(before)
+	m, err := otelredislimiter.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, otelredislimiter.Spans(redislimiter.Observe(memory(t, 1), m.Observe), nil), "a")
+	if got := counted(t, reader); got["outcome=allowed,policy=api,source=memory"] != 1 {
+		t.Fatalf("%v", got)
 	}
 }
 

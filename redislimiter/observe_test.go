@@ -157,6 +157,38 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
+func TestNothingIsObservedOfAPanic(t *testing.T) {
+	l := rl.Observe(rl.AllowerFunc(func(context.Context, string, int) (rl.Result, error) { panic("bug") }),
+		func(_ context.Context, e rl.Event) { t.Errorf("observed %+v", e) })
+	defer func() {
+		if p := recover(); p != "bug" {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	_, _ = l.AllowN(t.Context(), "k", 1)
+}
+
+// What is inside an Observe decides what it sees.
+func TestObserveInsideAndOutside(t *testing.T) {
+	var inside, outside rl.Event
+	into := func(to *rl.Event) func(context.Context, rl.Event) {
+		return func(_ context.Context, e rl.Event) { *to = e }
+	}
+	p := &primary{Allower: newMemory(t, rl.TokenBucket(1, time.Hour, 1))}
+	l := rl.Observe(rl.Shadow(rl.Observe(p, into(&inside))), into(&outside))
+	allow(t, l, "k", 1, true)
+	allow(t, l, "k", 1, true)
+	if inside.Result.Allowed || !outside.Result.Allowed || !outside.Result.Shadowed {
+		t.Errorf("Shadow: inside %+v, outside %+v", inside, outside)
+	}
+	p.down.Store(true)
+	l = rl.Observe(&rl.Fallback{Primary: rl.Observe(p, into(&inside)), Secondary: rl.Open}, into(&outside))
+	allow(t, l, "k", 1, true)
+	if !errors.Is(inside.Err, rl.ErrUnavailable) || outside.Err != nil || outside.Result.Source != rl.SourceOpen {
+		t.Errorf("Fallback: inside %+v, outside %+v", inside, outside)
+	}
+}
+
 func TestObserveWithoutFunction(t *testing.T) {
 	l := rl.Observe(newMemory(t, rl.TokenBucket(1, time.Hour, 10)), nil)
 	if r, err := l.AllowN(t.Context(), "k", 1); err == nil || r.Allowed || errors.Is(err, rl.ErrUnavailable) {

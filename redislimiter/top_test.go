@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,38 @@ func TestTopRefusedBounds(t *testing.T) {
 			if !listed[key] && (count > unlisted || count > refusals/n) {
 				t.Errorf("seed %d: %s was refused %d times and is not listed (unlisted %d)", seed, key, count, unlisted)
 			}
+		}
+	}
+}
+
+// Reports of two instances are merged as the documentation says, and the bounds hold
+// for the sums.
+func TestTopRefusedReportsCanBeMerged(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	keys := rand.NewZipf(random, 1.1, 1, 500)
+	truth := map[string]int64{}
+	var reports []topReport
+	for range 2 {
+		top := topInClear(t, 20)
+		for range 5000 {
+			key := fmt.Sprint(keys.Uint64())
+			truth[key]++
+			top.Observe(t.Context(), refusal(key))
+		}
+		reports = append(reports, serveTop(t, top))
+	}
+	for key, count := range truth {
+		most, err := int64(0), int64(0)
+		for _, report := range reports {
+			i := slices.IndexFunc(report.Refused, func(r rl.Refused) bool { return r.Key == key })
+			if i < 0 {
+				most, err = most+report.Unlisted, err+report.Unlisted
+				continue
+			}
+			most, err = most+report.Refused[i].Count, err+report.Refused[i].Error
+		}
+		if count > most || count < most-err {
+			t.Errorf("%s: refused %d times, merged %d with an error of %d", key, count, most, err)
 		}
 	}
 }
@@ -186,6 +219,11 @@ func TestTopRefusedServesJSON(t *testing.T) {
 	}
 	if r := serveTop(t, top); time.Since(r.Since) > time.Hour || r.Total != 5 {
 		t.Errorf("%+v", r)
+	}
+	w = httptest.NewRecorder()
+	top.ServeHTTP(w, httptest.NewRequest("HEAD", "/", nil))
+	if w.Code != http.StatusOK {
+		t.Errorf("HEAD: %d", w.Code)
 	}
 	w = httptest.NewRecorder()
 	top.ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
