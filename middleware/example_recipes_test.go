@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -116,4 +117,55 @@ func ExampleProxies_ClientIP() {
 	// Output:
 	// 198.51.100.7 <nil>
 	// 203.0.113.9 <nil>
+}
+
+// The caller's token, which has to be checked before it can limit anybody.
+func ExampleByBearer() {
+	fmt.Println(middleware.ByBearer(from("203.0.113.9:1", "Authorization", "Bearer t-123")))
+	_, err := middleware.ByBearer(from("203.0.113.9:1"))
+	fmt.Println(errors.Is(err, middleware.ErrNoKey))
+	// Output:
+	// t-123 <nil>
+	// true
+}
+
+// A platform whose load balancer has no addresses that one could list.
+func ExampleUnverifiedHops() {
+	key := middleware.ByIP(middleware.UnverifiedHops(1))
+	fmt.Println(key(from("10.0.0.2:1", "X-Forwarded-For", "6.6.6.6, 198.51.100.7")))
+	// Output: 198.51.100.7 <nil>
+}
+
+// Behind Cloudflare, whose header holds one address and replaces what clients send.
+func ExampleProxies_Header() {
+	cloudflare := must(middleware.ParseProxies("173.245.48.0/20")).Header("CF-Connecting-IP")
+	fmt.Println(cloudflare.ClientIP(from("173.245.48.1:1", "CF-Connecting-IP", "198.51.100.7")))
+	// Output: 198.51.100.7 <nil>
+}
+
+// Plain text for those who do not read JSON.
+func ExampleDeniedText() {
+	limiter := must(redislimiter.NewMemory("api", redislimiter.TokenBucket(1, time.Minute, 1)))
+	h := middleware.New(limiter, middleware.Const("all"), &middleware.Options{
+		Denied: middleware.DeniedText,
+		Failed: middleware.FailedText,
+	})(hello)
+	for range 2 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 hello
+	// 429 Too many requests. Try again in 60 seconds.
+}
+
+// The headers of before the IETF's drafts became structured.
+func ExampleRateLimitTriple() {
+	limiter := must(redislimiter.NewMemory("api", redislimiter.SlidingWindowLog(5, time.Hour)))
+	h := middleware.New(limiter, middleware.Const("all"), &middleware.Options{Headers: middleware.RateLimitTriple})(hello)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Header().Get("RateLimit-Limit"), w.Header().Get("RateLimit-Remaining"), w.Header().Get("RateLimit-Reset"))
+	// Output: 5 4 3600
 }

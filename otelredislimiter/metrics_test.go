@@ -65,7 +65,14 @@ func counted(t *testing.T, reader *sdk.ManualReader) map[string]int64 {
 
 func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
+// A down limiter tells its name, as a Limiter does, and decides nothing.
 type down struct{ err error }
+
+func (down) Name() string { return "api" }
+
+func (down) Limits() []redislimiter.Limit {
+	return []redislimiter.Limit{redislimiter.TokenBucket(1, time.Second, 1)}
+}
 
 func (d down) AllowN(context.Context, string, int) (redislimiter.Result, error) {
 	return redislimiter.Result{Name: "api"}, d.err

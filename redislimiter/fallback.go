@@ -90,13 +90,13 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 			f.OnError(err)
 		}
 	}
-	failed := result.Name // known even where Primary picks a limiter by its own rules
-	result, err = f.secondary(ctx, key, n)
-	if result.Name == "" {
-		result.Name = failed
+	decided, err := f.secondary(ctx, key, n)
+	told := decided
+	if told.Name == "" {
+		told.Name = result.Name // where Primary picks a limiter by its own rules
 	}
-	f.log.note(ctx, f.Logger, true, result, cause)
-	return result, err
+	f.log.note(ctx, f.Logger, true, told, cause)
+	return decided, err
 }
 
 // Allow is shorthand for AllowN(ctx, key, 1).

@@ -34,8 +34,9 @@ type Event struct {
 // callers get, as its Primary the failures that lead to them; around [Shadow] what
 // is let through with Result.Shadowed, inside it the refusals.
 //
-// Result.Refund, AllowAtMost and [AllowAll] of Limiters are no decisions of l, so
-// f does not hear of them.
+// Result.Refund and AllowAtMost are no decisions of l, so f does not hear of them.
+// As with all decorators, [AllowAll] charges in order what is observed, which is not
+// atomic: observe an [AllowerFunc] that calls AllowAll instead.
 func Observe(l Allower, f func(context.Context, Event)) Allower { return &observed{l, f} }
 
 type observed struct {
