@@ -107,7 +107,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // units may have been charged, and ctx.Err() if the caller has given up.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	if err := checkN(l.name, n, l.capacity); err != nil {
-		return Result{}, err
+		return Result{Name: l.name}, err
 	}
 	return l.decide(ctx, key, model.Charge{Cost: int64(n), Count: 1})
 }
@@ -117,7 +117,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error)
 // admit at once; n = 0 looks.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int) (int, Result, error) {
 	if err := checkN(l.name, n, model.Unlimited); err != nil {
-		return 0, Result{}, err
+		return 0, Result{Name: l.name}, err
 	}
 	r, err := l.decide(ctx, key, atMost(n, l.capacity))
 	return int(r.charge.units), r, err
@@ -135,7 +135,7 @@ func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (
 	c := l.calls.Get().(*call)
 	c.id, c.taken.Charge = escapeID(key), charge
 	if err := l.do(ctx, l.deadline(ctx), l.laneOf(c.id), c); err != nil {
-		return Result{}, err
+		return Result{Name: l.name}, err
 	}
 	r := l.result(key, &c.taken, c.request)
 	c.clear()
