@@ -75,6 +75,7 @@ func picture(path string, outcomes []*outcome) (err error) {
 	return file.Close()
 }
 
+// tilesFor lays panels out below each other.
 func tilesFor(rows int) draw.Tiles {
 	return draw.Tiles{Rows: rows, Cols: 1, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
 }
@@ -123,13 +124,8 @@ func (o *outcome) expect(bins int) []float64 {
 	for i := range expected {
 		expected[i] = o.steady
 	}
-	// What is asked for is five times the rate, so that the capacity takes a
-	// while to be used up: four times the rate goes into it each second.
-	left := o.capacity
-	for i := range expected {
-		used := min(left, 4*o.steady*o.bin.Seconds())
-		expected[i] += used / o.bin.Seconds()
-		left -= used
+	if bins > 0 {
+		expected[0] += o.capacity / o.bin.Seconds()
 	}
 	return expected
 }

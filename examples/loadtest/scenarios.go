@@ -66,9 +66,14 @@ func (s *settings) all(ctx context.Context, out io.Writer) ([]*outcome, error) {
 	return outcomes, nil
 }
 
-// newLimiter has a name that no other run uses.
-func newLimiter(service *service, limit redislimiter.Limit) (*redislimiter.Limiter, error) {
-	return redislimiter.New(service.rdb, "loadtest-"+rand.Text(), limit)
+// newLimiter has a name that no other run uses, and is patient until it is warm.
+func newLimiter(ctx context.Context, service *service, limit redislimiter.Limit) (*redislimiter.Limiter, error) {
+	l, err := redislimiter.New(service.rdb, "loadtest-"+rand.Text(), limit)
+	if err != nil {
+		return nil, err
+	}
+	l.Timeout = patience
+	return l, service.warm(ctx, l)
 }
 
 // patience is the Timeout where Redis stays: these scenarios are not about
@@ -80,11 +85,10 @@ type judgement func(redislimiter.Limit, []charge, int64) verdict
 func (s *settings) oneClient(ctx context.Context, out io.Writer, title string, limit redislimiter.Limit, judge judgement) (*outcome, error) {
 	service := newServer(s.redis)
 	defer service.stop()
-	l, err := newLimiter(service, limit)
+	l, err := newLimiter(ctx, service, limit)
 	if err != nil {
 		return nil, err
 	}
-	l.Timeout = patience
 	if err := service.serve(l); err != nil {
 		return nil, err
 	}
@@ -104,11 +108,10 @@ func (s *settings) manyClients(ctx context.Context, out io.Writer) (*outcome, er
 	service := newServer(s.redis)
 	defer service.stop()
 	limit := redislimiter.TokenBucket(1, 10*time.Minute, 2)
-	l, err := newLimiter(service, limit)
+	l, err := newLimiter(ctx, service, limit)
 	if err != nil {
 		return nil, err
 	}
-	l.Timeout = patience
 	if err := service.serve(l); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,9 @@ func (s *settings) manyClients(ctx context.Context, out io.Writer) (*outcome, er
 	hits := uint64(s.clients * each)
 	o := &outcome{title: fmt.Sprintf("%d clients, token bucket of 2", s.clients), bin: 250 * time.Millisecond}
 	start := time.Now()
-	s.attack(ctx, out, service, o, limited{vegeta.Rate{Freq: max(int(float64(hits)/s.length.Seconds()), 1), Per: time.Second}, hits, 0}, s.clients)
+	s.attack(ctx, out, service, o, limited{
+		rate: vegeta.Rate{Freq: max(int(float64(hits)/s.length.Seconds()), 1), Per: time.Second}, hits: hits,
+	}, s.clients)
 	o.verdict = judgeClients(limit, service.record.since(0), time.Since(start))
 	if n := o.metrics.Requests; n != hits && ctx.Err() == nil {
 		o.verdict.wrong("sent %d requests, not %d", n, hits)
@@ -129,10 +134,11 @@ func (s *settings) redisAway(ctx context.Context, out io.Writer, title string, s
 	service := newServer(s.redis)
 	defer service.stop()
 	limit := redislimiter.TokenBucket(s.rate, time.Second, s.burst)
-	l, err := newLimiter(service, limit)
+	l, err := newLimiter(ctx, service, limit)
 	if err != nil {
 		return nil, err
 	}
+	l.Timeout = redislimiter.DefaultTimeout
 	if err := service.serve(&redislimiter.Fallback{Primary: l, Secondary: secondary, OnError: func(error) {}}); err != nil {
 		return nil, err
 	}
@@ -145,8 +151,9 @@ func (s *settings) redisAway(ctx context.Context, out io.Writer, title string, s
 		defer stop() // ends the attack
 		away <- s.cutInTheMiddle(ctx, service)
 	}()
-	endless := limited{s.blast().rate, ^uint64(0), 0}
-	s.attack(ctx, out, service, o, endless, 1)
+	pacer := s.blast()
+	pacer.time = 0
+	s.attack(ctx, out, service, o, pacer, 1)
 	gap := <-away
 	o.away = [2]time.Duration{gap.cut.Sub(start), gap.restored.Sub(start)}
 	o.verdict = judgeOutage(limit, source, service.record.since(0), gap)
@@ -187,11 +194,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A limited pacer stops after so many hits, or at the end of its time.
+// A limited pacer keeps a rate behind some hits at once, and stops after so
+// many hits or at the end of its time.
 type limited struct {
-	rate vegeta.Rate
-	hits uint64
-	time time.Duration // 0: no end
+	atOnce uint64
+	rate   vegeta.Rate
+	hits   uint64
+	time   time.Duration // 0: no end
 }
 
 // Rate implements vegeta.Pacer.
@@ -199,14 +208,21 @@ func (l limited) Rate(elapsed time.Duration) float64 { return l.rate.Rate(elapse
 
 // Pace implements vegeta.Pacer.
 func (l limited) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
-	wait, stop := l.rate.Pace(elapsed, hits)
+	var wait time.Duration
+	var stop bool
+	if hits >= l.atOnce {
+		wait, stop = l.rate.Pace(elapsed, hits-l.atOnce)
+	}
 	return wait, stop || hits >= l.hits || l.time > 0 && elapsed > l.time
 }
 
-// blast asks for five times what one client may do.
+// blast asks for the capacity at once, so that no refill is lost while a bucket
+// is still full, and then for five times what one client may do.
 func (s *settings) blast() limited {
-	return limited{vegeta.Rate{Freq: 5 * s.rate, Per: time.Second}, ^uint64(0), s.length}
+	return limited{uint64(s.burst), vegeta.Rate{Freq: 5 * s.rate, Per: time.Second}, endless, s.length}
 }
+
+const endless = ^uint64(0)
 
 func clientKey(i int) string { return fmt.Sprintf("client-%d", i) }
 

@@ -70,6 +70,30 @@ func (s *service) serve(allower redislimiter.Allower) error {
 	return nil
 }
 
+// warm makes connections and loads the script by looks, which charge nothing, so
+// that the first requests do not wait for that while a bucket stays full.
+func (s *service) warm(ctx context.Context, l *redislimiter.Limiter) error {
+	errs := make(chan error, 32)
+	var wg sync.WaitGroup
+	for range cap(errs) {
+		wg.Go(func() {
+			_, err := l.AllowN(ctx, "warm", 0)
+			errs <- err
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	s.record.mu.Lock()
+	defer s.record.mu.Unlock()
+	s.record.charges = nil
+	return nil
+}
+
 func (s *service) stop() {
 	if s.server != nil {
 		_ = s.server.Close()
