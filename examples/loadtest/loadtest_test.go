@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,13 +101,18 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// steady makes charges of one unit, one every step.
-func steady(n int, from, step int64) []charge {
+// steady makes charges of one unit, one every step, of so many asked for.
+func steady(asked int64, n int, from, step int64) []charge {
 	var charges []charge
 	for i := range n {
-		charges = append(charges, charge{from + int64(i)*step, 1})
+		charges = append(charges, charge{from + int64(i)*step, asked, 1})
 	}
 	return charges
+}
+
+// with is a copy of charges with others behind.
+func with(charges []charge, more ...charge) []charge {
+	return append(slices.Clone(charges), more...)
 }
 
 const second = 1_000_000 // in microseconds
@@ -115,28 +121,33 @@ const second = 1_000_000 // in microseconds
 func TestJudgesFindWhatIsWrong(t *testing.T) {
 	bucket := redislimiter.TokenBucket(100, time.Second, 200)
 	log := redislimiter.SlidingWindowLog(100, time.Second)
-	burst := []charge{{0, 200}}
-	right := append(burst, steady(1000, second/100, second/100)...) // 10 s
-	end := charge{10 * second, 0}
+	burst := charge{0, 200, 200}
+	right := with([]charge{burst}, steady(5, 1000, second/100, second/100)...) // 10 s
 	for name, test := range map[string]struct {
 		verdict verdict
 		problem string // empty: right
 	}{
-		"bucket":                  {judgeBucket(bucket, right, 1200), ""},
-		"bucket, out of order":    {judgeBucket(bucket, append(steady(1000, second/100, second/100), burst...), 1200), ""},
-		"bucket, one over":        {judgeBucket(bucket, append(right, charge{5 * second, 1}), 1201), "more than 1200.0"},
-		"bucket, 1.1 % under":     {judgeBucket(bucket, append(right[:len(right)-14:len(right)-14], end), 1186), "not within 1 %"},
-		"bucket, 0.9 % under":     {judgeBucket(bucket, append(right[:len(right)-10:len(right)-10], end), 1190), ""},
-		"bucket, answered more":   {judgeBucket(bucket, right, 1201), "1201 were answered"},
-		"bucket, nothing":         {judgeBucket(bucket, nil, 0), "nothing was decided"},
-		"log":                     {judgeLog(log, append(steady(100, 0, 1), steady(100, second, 1)...), 200), ""},
-		"log, one over":           {judgeLog(log, append(steady(100, 1, 1), charge{second, 1}), 101), "had 1 over"},
-		"log, over within a trip": {judgeLog(log, []charge{{0, 103}}, 103), "had 3 over"},
-		"log, a fixed window":     {judgeLog(log, []charge{{0, 1}, {second - 1, 99}, {second, 100}}, 200), "had 99 over"},
-		"log, hardly anything":    {judgeLog(log, []charge{{0, 10}, {10 * second, 0}}, 10), "admitted 10 in 10 windows"},
-		"log, nothing":            {judgeLog(log, nil, 0), "nothing was decided"},
+		"bucket":                   {judgeBucket(bucket, right, 1200), ""},
+		"bucket, out of order":     {judgeBucket(bucket, with(right[1:], burst), 1200), ""},
+		"bucket, one over":         {judgeBucket(bucket, with(right, charge{10 * second, 1, 1}), 1201), "admitted 1201, more than 1200.0"},
+		"bucket, 2 % over":         {judgeBucket(bucket, with(right, charge{10 * second, 24, 24}), 1224), "1224, which is not within 1 %"},
+		"bucket, refuses too much": {judgeBucket(bucket, with(right[:1001-20], charge{10 * second, 5, 0}), 1180), "5 were asked for, 20 were there, and 0 were granted"},
+		"bucket, 2 % under":        {judgeBucket(bucket, with(right[:1001-25], charge{10 * second, 5, 0}), 1175), "1175, which is not within 1 %"},
+		"bucket, a slow client":    {judgeBucket(bucket, []charge{burst, {5 * second, 300, 200}}, 400), ""},
+		"bucket, answered more":    {judgeBucket(bucket, right, 1201), "1201 were answered"},
+		"bucket, nothing":          {judgeBucket(bucket, nil, 0), "nothing was decided"},
+		"log":                      {judgeLog(log, with(steady(1, 100, 0, 1), steady(1, 100, second, 1)...), 200), ""},
+		"log, one over":            {judgeLog(log, with(steady(1, 100, 1, 1), charge{second, 1, 1}), 101), "had 1 over"},
+		"log, over within a trip":  {judgeLog(log, []charge{{0, 103, 103}}, 103), "had 3 over"},
+		"log, a fixed window":      {judgeLog(log, []charge{{0, 1, 1}, {second - 1, 99, 99}, {second, 100, 100}}, 200), "had 99 over"},
+		"log, refuses too much":    {judgeLog(log, []charge{{0, 10, 10}, {10 * second, 5, 0}}, 10), "5 were asked for, there was room for 100, and 0 were granted"},
+		"log, answered less":       {judgeLog(log, []charge{{0, 10, 10}}, 9), "9 were answered"},
+		"log, nothing":             {judgeLog(log, nil, 0), "nothing was decided"},
 	} {
 		check(t, name, test.verdict, test.problem)
+	}
+	if v := judgeBucket(bucket, []charge{burst, {5 * second, 300, 200}}, 400); v.expected != "400.0" {
+		t.Errorf("expected of a slow client: %s", v.expected)
 	}
 }
 
@@ -168,6 +179,12 @@ func TestJudgeOfManyClients(t *testing.T) {
 }
 
 func TestJudgeOfAnOutage(t *testing.T) {
+	judge := func(limit redislimiter.Limit, secondary redislimiter.Source, all []decision, away outage) verdict {
+		for i := range all {
+			all[i].began = all[i].at
+		}
+		return judgeOutage(limit, secondary, all, []charge{{0, 1, 1}, {second, 30, 29}}, away)
+	}
 	limit := redislimiter.TokenBucket(10, time.Second, 20)
 	start := time.Now()
 	away := outage{start.Add(time.Second), start.Add(2 * time.Second)}
@@ -180,21 +197,18 @@ func TestJudgeOfAnOutage(t *testing.T) {
 	}
 	const open, closed, memory = redislimiter.SourceOpen, redislimiter.SourceClosed, redislimiter.SourceMemory
 	soon := 100 * time.Millisecond
-	check(t, "open", judgeOutage(limit, open, history(open, true, 1000, soon), away), "")
-	check(t, "open refuses", judgeOutage(limit, open, history(open, false, 3, soon), away), "fail open has refused 3")
-	check(t, "closed", judgeOutage(limit, closed, history(closed, false, 1000, soon), away), "")
-	check(t, "closed admits", judgeOutage(limit, closed, history(closed, true, 2, soon), away), "fail closed has admitted 2")
-	check(t, "local", judgeOutage(limit, memory, history(memory, true, 21, soon), away), "")
-	check(t, "local admits too much", judgeOutage(limit, memory, history(memory, true, 22, soon), away), "memory admitted 22, at most 21")
-	check(t, "late", judgeOutage(limit, open, history(open, true, 1, 3*time.Second), away), "did not decide again")
-	check(t, "never away", judgeOutage(limit, open, history(open, true, 0, soon), away), "open decided 0 times")
+	check(t, "open", judge(limit, open, history(open, true, 1000, soon), away), "")
+	check(t, "open refuses", judge(limit, open, history(open, false, 3, soon), away), "fail open has refused 3")
+	check(t, "closed", judge(limit, closed, history(closed, false, 1000, soon), away), "")
+	check(t, "closed admits", judge(limit, closed, history(closed, true, 2, soon), away), "fail closed has admitted 2")
+	check(t, "local", judge(limit, memory, history(memory, true, 20, soon), away), "")
+	check(t, "local admits too much", judge(limit, memory, history(memory, true, 21, soon), away), "memory admitted 21, at most 20")
+	check(t, "late", judge(limit, open, history(open, true, 1, 3*time.Second), away), "did not decide again")
+	check(t, "never away", judge(limit, open, history(open, true, 0, soon), away), "open decided 0 times")
 	failed := append(history(open, true, 1, soon), decision{failed: true})
-	check(t, "no decision", judgeOutage(limit, open, failed, away), "not decided at all")
-	much := history(open, true, 1, soon)
-	for range 60 {
-		much = append(much, decision{at: away.restored.Add(soon), source: redislimiter.SourceRedis, allowed: true})
-	}
-	check(t, "Redis admits too much", judgeOutage(limit, open, much, away), "Redis admitted 62, at most 42")
+	check(t, "no decision", judge(limit, open, failed, away), "not decided at all")
+	much := judgeOutage(limit, open, history(open, true, 1, soon), []charge{{0, 1, 1}, {second, 30, 30}}, away)
+	check(t, "Redis admits too much", much, "Redis admitted 31, at most 30")
 }
 
 // A verdict that does not hold is the exit code, and says why.

@@ -2,7 +2,8 @@
 // checks the arithmetic of the limits:
 //
 //   - one client that blasts a token bucket gets its capacity, then a trickle at
-//     the refill rate: within 1 % of capacity + rate × time;
+//     the refill rate: within 1 % of capacity + rate × time, less what a full
+//     bucket cannot take back while the client is too slow to ask;
 //   - one that blasts a sliding window log never gets more than the limit in any
 //     window;
 //   - ten thousand clients get each exactly what is theirs;

@@ -156,7 +156,10 @@ func (s *settings) redisAway(ctx context.Context, out io.Writer, title string, s
 	s.attack(ctx, out, service, o, pacer, 1)
 	gap := <-away
 	o.away = [2]time.Duration{gap.cut.Sub(start), gap.restored.Sub(start)}
-	o.verdict = judgeOutage(limit, source, service.record.since(0), gap)
+	decisions := service.record.since(0)
+	service.record.mu.Lock()
+	defer service.record.mu.Unlock()
+	o.verdict = judgeOutage(limit, source, decisions, service.record.charges, gap)
 	if source != redislimiter.SourceClosed {
 		o.noErrors()
 	}

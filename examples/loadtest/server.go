@@ -111,6 +111,7 @@ type record struct {
 
 // A decision is one that the limiter, or its fallback, has made.
 type decision struct {
+	began   time.Time // when it was asked for
 	at      time.Time // when it was there
 	key     string
 	source  redislimiter.Source
@@ -118,18 +119,20 @@ type decision struct {
 	failed  bool // there was none
 }
 
-// A charge is what a script has replied: the exact instant by Redis's clock,
-// and how many requests it granted then. Only what is asked for one key is
+// A charge is what a script was asked and has replied: the exact instant by
+// Redis's clock, and how many requests it granted then. Only what is asked for one key is
 // recorded right, which is all that the scenarios with one client need.
 type charge struct {
 	now     int64 // microseconds
+	asked   int64 // requests of one unit
 	granted int64
 }
 
 func (r *record) around(l redislimiter.Allower) redislimiter.Allower {
 	return redislimiter.AllowerFunc(func(ctx context.Context, key string, n int) (redislimiter.Result, error) {
+		began := time.Now()
 		result, err := l.AllowN(ctx, key, n)
-		d := decision{time.Now(), key, result.Source, result.Allowed, err != nil}
+		d := decision{began, time.Now(), key, result.Source, result.Allowed, err != nil}
 		r.mu.Lock()
 		r.decisions = append(r.decisions, d)
 		r.mu.Unlock()
@@ -159,12 +162,24 @@ func (r *record) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		if reply, ok := cmd.(interface{ Val() []int64 }); ok && err == nil && len(reply.Val()) > 2 {
 			values := reply.Val()
+			args := cmd.Args() // not before: the limiter takes asking for them as sending
 			r.mu.Lock()
-			r.charges = append(r.charges, charge{values[len(values)-1], values[0]})
+			r.charges = append(r.charges, charge{values[len(values)-1], number(args[len(args)-1]), values[0]})
 			r.mu.Unlock()
 		}
 		return err
 	}
+}
+
+// number is an argument as the limiter passes it.
+func number(arg any) int64 {
+	switch n := arg.(type) {
+	case *int64:
+		return *n
+	case int64:
+		return n
+	}
+	return -1 // which no judge takes for right
 }
 
 // A cable makes connections and can be cut: those that exist break, and new
