@@ -43,6 +43,8 @@ func (c *topCommand) Validate() error {
 type answer struct {
 	Refused []refused `json:"refused"`
 	Total   uint64    `json:"total"` // refusals, also of keys that are not shown
+	// Unlisted bounds how often a key was refused that is not listed.
+	Unlisted uint64 `json:"unlisted"`
 }
 
 // A refused is a key that was refused. The count is at most Error too high.
@@ -106,16 +108,23 @@ func ask(ctx context.Context, text string) (answer, error) {
 	return a, nil
 }
 
-// merge adds answers up, the most refused first.
+// merge adds answers up, the most refused first. A key that an instance does
+// not list may have been refused there as often as its Unlisted says.
 func merge(answers []answer) *answer {
 	type id struct{ name, key string }
 	sums := map[id]refused{}
-	total := uint64(0)
+	total, unlisted := uint64(0), uint64(0)
 	for _, a := range answers {
 		total += a.Total
+		unlisted += a.Unlisted
+	}
+	for _, a := range answers {
 		for _, r := range a.Refused {
-			sum := sums[id{r.Name, r.Key}]
-			sums[id{r.Name, r.Key}] = refused{r.Name, r.Key, sum.Count + r.Count, sum.Error + r.Error}
+			sum, ok := sums[id{r.Name, r.Key}]
+			if !ok {
+				sum.Count, sum.Error = unlisted, unlisted
+			}
+			sums[id{r.Name, r.Key}] = refused{r.Name, r.Key, sum.Count + r.Count - a.Unlisted, sum.Error + r.Error - a.Unlisted}
 		}
 	}
 	all := make([]refused, 0, len(sums))
@@ -125,7 +134,7 @@ func merge(answers []answer) *answer {
 	slices.SortFunc(all, func(a, b refused) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
-	return &answer{all, total}
+	return &answer{all, total, unlisted}
 }
 
 func (a *answer) text(w io.Writer) {

@@ -34,11 +34,22 @@ func TestTop(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v", code, err)
 	}
-	if want := (answer{[]refused{{"api", "bb", 16, 3}}, 143}); !reflect.DeepEqual(got, want) {
+	if want := (answer{[]refused{{"api", "bb", 16, 3}}, 143, 0}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if code, out, _ := invoke(t, "top "+instance(t, 200, `{"refused":[],"total":0}`)); code != 0 || out != "Nobody was refused.\n" {
 		t.Errorf("exit code %d, %s", code, out)
+	}
+}
+
+// A key that one of the instances does not list may have been refused there.
+func TestTopCountsWhatIsNotListed(t *testing.T) {
+	got := merge([]answer{
+		{[]refused{{"api", "aa", 12, 1}, {"api", "bb", 7, 0}}, 30, 4},
+		{[]refused{{"api", "bb", 9, 2}}, 20, 3},
+	})
+	if want := (&answer{[]refused{{"api", "bb", 16, 2}, {"api", "aa", 15, 4}}, 50, 7}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
