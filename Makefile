@@ -1,7 +1,7 @@
 # The two targets that matter: `make test` runs everything, `make check` the linters.
 GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-NESTED = integration_test otelredislimiter benchmarks
+NESTED = integration_test otelredislimiter benchmarks examples/loadtest
 FUZZTIME ?= 5s
 
 .PHONY: test unit integration images check fuzz stress bench compare up down
@@ -14,6 +14,7 @@ unit:
 	$(GO) test -race -shuffle=on ./...
 	cd otelredislimiter && $(GO) test -race -shuffle=on ./...
 	cd benchmarks && $(GO) test -race -shuffle=on ./migrating # the code of docs/migrating.md
+	cd examples/loadtest && $(GO) test -race -shuffle=on ./...
 
 integration:
 	@if docker info >/dev/null 2>&1; then \

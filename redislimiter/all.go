@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 	"github.com/redislimiter/go-redislimiter/internal/model"
 	"github.com/redislimiter/go-redislimiter/scripts"
 )
@@ -166,7 +167,7 @@ func together(charges []Charge) (*joint, bool) {
 		if !ok || i > 0 && (l.rdb != j.limiters[0].rdb || c.Key != charges[0].Key && manyNodes(l.rdb)) {
 			return nil, false
 		}
-		id := escapeID(c.Key)
+		id := keys.Escape(c.Key)
 		for _, prefix := range l.prefixes {
 			if seen[prefix+id] {
 				return nil, false // two limiters of one name: each has to see the other's charge

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 	"github.com/redislimiter/go-redislimiter/scripts"
 )
 
@@ -235,7 +236,7 @@ func (c *check) acl(lacks []string) string {
 		return !slices.Contains(keyless, command) && !slices.Contains(lacks, command)
 	}) {
 		return fmt.Sprintf("the ACL does not allow the keys %s%s:* (needed: ~%s*), or not with any of %s (needed: %s)",
-			keyPrefix, c.l.name, keyPrefix, strings.Join(lacks, ", "), needed)
+			keys.Prefix, c.l.name, keys.Prefix, strings.Join(lacks, ", "), needed)
 	}
 	return fmt.Sprintf("the ACL does not allow %s (needed: %s)", strings.Join(lacks, ", "), needed)
 }

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 )
 
 // CacheDenials remembers refusals of l until their RetryAfter, so that a client
@@ -58,7 +60,7 @@ func (d *denials) AllowN(ctx context.Context, key string, n int) (Result, error)
 	if d.max < 1 {
 		return Result{}, &argumentError{fmt.Sprintf("redislimiter: CacheDenials: maxKeys is %d, must be at least 1", d.max)}
 	}
-	key = shortID(key)
+	key = keys.Short(key)
 	s := &d.shards[maphash.String(d.seed, key)%denialShards]
 	sent := time.Since(d.start)
 	s.mu.RLock()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 )
 
 // A Leaser is what [Lease] needs: a [Limiter] or a [Memory].
@@ -201,7 +203,7 @@ func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, s
 }
 
 func (l *leases) leaseOf(key string) *lease {
-	key = shortID(key)
+	key = keys.Short(key)
 	s := &l.shards[maphash.String(l.seed, key)%leaseShards]
 	s.mu.RLock()
 	k, ok := s.keys[key]

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 	"github.com/redislimiter/go-redislimiter/internal/model"
 	"github.com/redislimiter/go-redislimiter/scripts"
 )
@@ -57,7 +58,7 @@ type Limiter struct {
 //
 // New checks everything and sends nothing; [Limiter.Check] tries the server.
 func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
-	if err := checkName(name); err != nil {
+	if err := keys.CheckName(name); err != nil {
 		return nil, err
 	}
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
@@ -73,7 +74,7 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 	}
 	l := &Limiter{
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
-		script: script, prefixes: prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
+		script: script, prefixes: keys.Prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
 		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
 		door: doorOf(rdb),
 	}
@@ -133,7 +134,7 @@ func atMost(n int, capacity int64) model.Charge {
 
 func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (Result, error) {
 	c := l.calls.Get().(*call)
-	c.id, c.taken.Charge = escapeID(key), charge
+	c.id, c.taken.Charge = keys.Escape(key), charge
 	if err := l.do(ctx, l.deadline(ctx), l.laneOf(c.id), c); err != nil {
 		return Result{Name: l.name}, err
 	}
@@ -187,7 +188,7 @@ func (l *Limiter) refund(ctx context.Context, key string, n, at int64) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := l.alone(ctx, l.deadline(ctx), l.script.Refund, escapeID(key), min(n, l.capacity), at)
+	_, err := l.alone(ctx, l.deadline(ctx), l.script.Refund, keys.Escape(key), min(n, l.capacity), at)
 	return err
 }
 
@@ -215,6 +216,6 @@ func (l *Limiter) send(ctx context.Context, deadline time.Time, script *scripts.
 
 // Reset forgets everything about key, as if it had never been seen.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.alone(ctx, l.deadline(ctx), scripts.Reset, escapeID(key))
+	_, err := l.alone(ctx, l.deadline(ctx), scripts.Reset, keys.Escape(key))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 	"github.com/redislimiter/go-redislimiter/internal/model"
 )
 
@@ -64,7 +65,7 @@ type held struct {
 // NewMemory makes a limiter that lives in this process. The arguments are
 // those of [New].
 func NewMemory(name string, limits ...Limit) (*Memory, error) {
-	if err := checkName(name); err != nil {
+	if err := keys.CheckName(name); err != nil {
 		return nil, err
 	}
 	rules, err := rulesOf(limits)
@@ -118,7 +119,7 @@ func (m *Memory) AllowAtMost(ctx context.Context, key string, n int) (int, Resul
 }
 
 func (m *Memory) decide(key string, c model.Charge) Result {
-	key = shortID(key)
+	key = keys.Short(key)
 	taken := m.take(key, c)
 	r := resultOf(m.name, m.limits, m.rules, &taken, max(taken.Granted-1, 0))
 	r.Source = SourceMemory
@@ -149,7 +150,7 @@ func (m *Memory) refund(ctx context.Context, key string, n, at int64) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	key = shortID(key)
+	key = keys.Short(key)
 	s := &m.shards[m.shardOf(key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +167,7 @@ func (m *Memory) Reset(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	key = shortID(key)
+	key = keys.Short(key)
 	s := &m.shards[m.shardOf(key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()

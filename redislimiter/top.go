@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redislimiter/go-redislimiter/internal/keys"
 )
 
 // A TopRefused tells who is being limited: the keys that were refused most
@@ -118,7 +120,7 @@ func (t *TopRefused) Observe(_ context.Context, e Event) {
 // held is a key as it is held. The mu is held.
 func (t *TopRefused) held(name, key string) refusedKey {
 	if t.mac == nil {
-		return refusedKey{name: name, clear: shortID(key)}
+		return refusedKey{name: name, clear: keys.Short(key)}
 	}
 	t.mac.Reset()
 	for rest := key; rest != ""; {

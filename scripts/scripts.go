@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -30,6 +31,9 @@ type Script struct {
 	// Segments is the part of each Redis key that tells what is stored
 	// there, in the order of KEYS. The first is the hash, if there is one.
 	Segments []string
+	// Parts names what is stored of each rule, in the order of the rules: an
+	// algorithm's letter and the rule's place among those of its algorithm.
+	Parts []string
 	// Args are the first arguments of every call: field names and parameters.
 	Args []string
 
@@ -50,6 +54,7 @@ func New(rules []model.Rule) (*Script, error) {
 	s := &Script{rules: rules, Segments: g.segments(), Args: append(g.names, g.params...), Refund: &Script{}}
 	for _, p := range g.parts {
 		s.replies = append(s.replies, len(p.reply))
+		s.Parts = append(s.Parts, p.letter+strconv.Itoa(p.place))
 	}
 	s.setText(join("driver.lua", g))
 	s.Refund.setText(join("refund.lua", g))

@@ -1,4 +1,4 @@
-package redislimiter
+package keys
 
 import (
 	"strings"
@@ -7,13 +7,13 @@ import (
 
 // Whatever the id, there is exactly one pair of braces with something between
 // them: the library's own. And no two ids give one key.
-func FuzzEscapeID(f *testing.F) {
+func FuzzEscape(f *testing.F) {
 	for _, id := range []string{"", "%", "%h", "{", "}", "{}", "}x", "a{b}c", "%7B", "\x00", "\n", strings.Repeat("x", 129)} {
 		f.Add(id, "a")
 		f.Add(id, id+"%")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		x, y := escapeID(a), escapeID(b)
+		x, y := Escape(a), Escape(b)
 		if (x == y) != (a == b) {
 			t.Errorf("%q and %q become %q and %q", a, b, x, y)
 		}
@@ -24,18 +24,21 @@ func FuzzEscapeID(f *testing.F) {
 }
 
 func TestKeys(t *testing.T) {
-	got := prefixes("api", []string{"h", "log0"})
+	got := Prefixes("api", []string{"h", "log0"})
 	if got[0] != "rl:api:h:{" || got[1] != "rl:api:log0:{" {
+		t.Errorf("%q", got)
+	}
+	if got := Of("api", []string{"h"}, "a{b}"); len(got) != 1 || got[0] != "rl:api:h:{a%7Bb%7D}" {
 		t.Errorf("%q", got)
 	}
 	for id, want := range map[string]string{
 		"user:1": "user:1", "": "%", "a{b}c": "a%7Bb%7Dc", "100%": "100%25", "a\nb": "a%0Ab", "é": "é",
 	} {
-		if got := escapeID(id); got != want {
+		if got := Escape(id); got != want {
 			t.Errorf("%q becomes %q, want %q", id, got, want)
 		}
 	}
-	if got := escapeID(strings.Repeat("x", 129)); len(got) != 66 || !strings.HasPrefix(got, "%h") {
+	if got := Escape(strings.Repeat("x", 129)); len(got) != 66 || !strings.HasPrefix(got, "%h") {
 		t.Errorf("a long id becomes %q", got)
 	}
 }

@@ -1,4 +1,10 @@
-package redislimiter
+// Package keys writes the keys under which state is stored in Redis.
+//
+// They look like rl:<name>:<segment>:{<id>}, and only this package writes them.
+// The braces make Redis Cluster hash the id alone, so that all keys of one id
+// share a slot; a brace that the id itself contains is escaped. What the caller
+// passes can therefore never choose where, or under which name, state is stored.
+package keys
 
 import (
 	"crypto/sha256"
@@ -8,20 +14,17 @@ import (
 	"strings"
 )
 
-// Redis keys look like rl:<name>:<segment>:{<id>}, and only this file writes
-// them. The braces make Redis Cluster hash the id alone, so that all keys of
-// one id share a slot; a brace that the id itself contains is escaped. What the
-// caller passes can therefore never choose where, or under which name, state
-// is stored.
+// Prefix is what all keys begin with.
+const Prefix = "rl:"
+
 const (
-	keyPrefix = "rl:"
-	maxName   = 64
-	maxID     = 128 // longer ones are stored as their hash
+	maxName = 64
+	maxID   = 128 // longer ones are stored as their hash
 )
 
-// checkName allows what is at once safe in a Redis key, a metric label and an
+// CheckName allows what is at once safe in a Redis key, a metric label and an
 // HTTP header.
-func checkName(name string) error {
+func CheckName(name string) error {
 	if name == "" {
 		return errors.New("redislimiter: name is empty, it has to tell limiters apart")
 	}
@@ -40,18 +43,27 @@ func alphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// prefixes are the beginnings of the Redis keys of one id.
-func prefixes(name string, segments []string) []string {
+// Prefixes are the beginnings of the Redis keys of one id.
+func Prefixes(name string, segments []string) []string {
 	all := make([]string, len(segments))
 	for i, segment := range segments {
-		all[i] = keyPrefix + name + ":" + segment + ":{"
+		all[i] = Prefix + name + ":" + segment + ":{"
 	}
 	return all
 }
 
-// shortID keeps long ids from taking memory. The result cannot be that of
+// Of are the Redis keys of one id, which need not be escaped.
+func Of(name string, segments []string, id string) []string {
+	all := Prefixes(name, segments)
+	for i := range all {
+		all[i] += Escape(id) + "}"
+	}
+	return all
+}
+
+// Short keeps long ids from taking memory. The result cannot be that of
 // another id: it is longer than those that stay as they are.
-func shortID(id string) string {
+func Short(id string) string {
 	if len(id) <= maxID {
 		return id
 	}
@@ -59,13 +71,13 @@ func shortID(id string) string {
 	return "%h" + hex.EncodeToString(sum[:]) + strings.Repeat("%", maxID+1-66)
 }
 
-// escapeID makes an id fit between the braces; different ids stay different.
+// Escape makes an id fit between the braces; different ids stay different.
 //
 // Braces, the escape sign itself and control characters become % and two hex
 // digits. The empty id becomes a lone %, because Redis Cluster does not treat
 // {} as a tag, and a long one %h and its SHA-256: neither can come out of
 // escaping.
-func escapeID(id string) string {
+func Escape(id string) string {
 	switch {
 	case id == "":
 		return "%"
