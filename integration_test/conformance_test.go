@@ -48,12 +48,12 @@ type borrowedTime struct {
 // An outsider is a goroutine outside the bubble that runs one script at a time. Its channels were made outside too.
 type outsider struct {
 	ask    chan question
-	answer chan answer
+	answer chan replied
 }
 
 type question struct{ args, more []any }
 
-type answer struct {
+type replied struct {
 	val []int64
 	err error
 }
@@ -83,7 +83,7 @@ func borrowTime(t *testing.T, rdb redis.UniversalClient) borrower {
 	ctx, cancel := context.WithCancel(context.Background())
 	var outside sync.WaitGroup
 	for range cap(b.idle) {
-		o := outsider{make(chan question), make(chan answer)}
+		o := outsider{make(chan question), make(chan replied)}
 		outside.Go(func() { b.serve(ctx, o) })
 		b.idle <- o
 	}
@@ -138,7 +138,7 @@ func (b *borrowedTime) serve(ctx context.Context, o outsider) {
 		select {
 		case q := <-o.ask:
 			val, err := b.run(q.args, q.more...)
-			o.answer <- answer{val, err}
+			o.answer <- replied{val, err}
 		case <-ctx.Done():
 			return
 		}

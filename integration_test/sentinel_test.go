@@ -39,7 +39,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 			{"killed", func(_ *testing.T, primary *servers.Server) { primary.Kill() }},
 		} {
 			t.Run(row.name, func(t *testing.T) {
-				primary := watched(t, watcher(t, s.Addrs[0]))
+				primary := namedPrimary(t, watcher(t, s.Addrs[0]))
 				for _, node := range s.Nodes {
 					if node.Addr != primary {
 						inStep(t, node)
@@ -63,8 +63,8 @@ func watcher(t *testing.T, addr string) *redis.SentinelClient {
 	return sentinel
 }
 
-// watched is the address that a sentinel names.
-func watched(t *testing.T, sentinel *redis.SentinelClient) string {
+// namedPrimary is the address that a sentinel names.
+func namedPrimary(t *testing.T, sentinel *redis.SentinelClient) string {
 	t.Helper()
 	named, err := sentinel.GetMasterAddrByName(t.Context(), servers.MasterName).Result()
 	if err != nil {
@@ -87,7 +87,7 @@ func anotherPrimary(t *testing.T, s *servers.Sentinel, than string) time.Time {
 	t.Helper()
 	for _, addr := range s.Addrs {
 		sentinel := watcher(t, addr)
-		eventually.True(t, 20*time.Second, "a sentinel names another primary", func() bool { return watched(t, sentinel) != than })
+		eventually.True(t, 20*time.Second, "a sentinel names another primary", func() bool { return namedPrimary(t, sentinel) != than })
 	}
 	return time.Now()
 }

@@ -33,15 +33,15 @@ type siege struct {
 	name    string
 	limits  []rl.Limit
 	book    *book // of the test's own process
-	others  *processes.Group[[]entry]
+	others  *processes.Group[[]noted]
 	stop    string // a file: there when the siege has to end
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	late    lateness
 }
 
-// An entry of a book: one call.
-type entry struct {
+// A line of a book: one call.
+type noted struct {
 	Process   int
 	Key       int
 	At        time.Time // when it was answered
@@ -58,7 +58,7 @@ type book struct {
 	limiter *rl.Fallback
 
 	mu      sync.Mutex
-	entries []entry
+	entries []noted
 }
 
 type failureOf struct{} // the key of an *error in a context
@@ -84,7 +84,7 @@ func (b *book) ask(key int) {
 	var failure error
 	start := time.Now()
 	r, err := b.limiter.AllowN(context.WithValue(context.Background(), failureOf{}, &failure), keyName(key), 1)
-	e := entry{
+	e := noted{
 		Process: b.process, Key: key, At: time.Now(), Took: time.Since(start), Source: r.Source, Allowed: r.Allowed,
 		Uncertain: errors.Is(failure, rl.ErrUncertain),
 	}
@@ -131,7 +131,7 @@ type besieger struct {
 	Name, Stop string
 }
 
-var besiege = processes.Register("besiege", func(ctx context.Context, in besieger, begin func()) ([]entry, error) {
+var besiege = processes.Register("besiege", func(ctx context.Context, in besieger, begin func()) ([]noted, error) {
 	redis.SetLogger(silent{})
 	rdb := in.Place.open()
 	defer rdb.Close()
@@ -213,7 +213,7 @@ func (s *siege) awaitRedis(t *testing.T, after time.Time) {
 }
 
 // lift ends the load, checks what holds whatever has happened, and returns the books of all processes.
-func (s *siege) lift(t *testing.T) outcome {
+func (s *siege) lift(t *testing.T) aftermath {
 	t.Helper()
 	if err := os.WriteFile(s.stop, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func (s *siege) lift(t *testing.T) outcome {
 	for _, b := range books {
 		all = append(all, b...)
 	}
-	o := outcome{entries: all, charged: s.charged(t), busy: s.late.worst()}
+	o := aftermath{entries: all, charged: s.charged(t), busy: s.late.worst()}
 	o.check(t)
 	s.late.check(t)
 	s.wantExpiry(t)

@@ -118,9 +118,9 @@ func (l *Limiter) depart(n *lane, c *call) {
 		return
 	}
 	t := l.trips.Get().(*trip)
-	t.limiter, t.lane = l, n
 	n.flying++
 	n.aloft = append(n.aloft, t)
+	t.limiter, t.lane, t.extra = l, n, n.flying > n.most
 	t.board()
 	go t.start()
 }

@@ -31,6 +31,7 @@ type trip struct {
 	calls   []*call
 	aboard  int  // callers that still wait; guarded by the lane's mu
 	landed  bool // the calls are not the trip's any more; guarded likewise
+	extra   bool // it goes because others do not come back
 	left    chan struct{}
 	entries []entry
 	places  map[place]int // of entries
@@ -270,7 +271,10 @@ func (t *trip) decode(reply []int64) error {
 
 // travel sends the command until there is an answer, or nothing can come of it.
 func (t *trip) travel() ([]int64, error) {
-	if t.limiter.suspect.Load() {
+	if err := t.knock(); err != nil {
+		return nil, err
+	}
+	if t.limiter.door.suspect.Load() {
 		t.testConnections()
 	}
 	err := t.send(evalsha, &t.script.SHA)
@@ -281,8 +285,8 @@ func (t *trip) travel() ([]int64, error) {
 		err = t.send(eval, &t.script.Text)
 	}
 	if err != nil {
-		if t.command.state.Load() == written && broken(err) {
-			t.limiter.suspect.Store(true)
+		if t.command.state.Load() == written && broken(err) || t.unreached(err) {
+			t.limiter.door.suspect.Store(true)
 		}
 		return nil, err
 	}
@@ -293,6 +297,25 @@ func (t *trip) travel() ([]int64, error) {
 func broken(err error) bool {
 	var network net.Error
 	return !replied(err) && !errors.As(err, &network) || errors.As(err, &network) && !network.Timeout()
+}
+
+// knock returns an error if the server is known not to be reached. A client of
+// several nodes, or one that does not tell how it dials, is trusted.
+func (t *trip) knock() error {
+	l := t.limiter
+	if l.dialler == nil || !l.door.suspect.Load() && !(t.extra && l.dialler.PoolStats().IdleConns == 0) {
+		return nil
+	}
+	err := l.door.knock(l.dialler, t.left, t.deadline)
+	if err != nil {
+		l.door.suspect.Store(true)
+	}
+	return err
+}
+
+// unreached reports whether the command got no connection.
+func (t *trip) unreached(err error) bool {
+	return t.limiter.dialler != nil && t.command.state.Load() != written && !replied(err) && !errors.Is(err, redis.ErrClosed)
 }
 
 // maxTests bounds the PINGs of testConnections.
@@ -309,7 +332,7 @@ func (t *trip) testConnections() {
 		}
 		err := t.limiter.rdb.Process(t, redis.NewStatusCmd(t, "ping"))
 		if err == nil || replied(err) {
-			t.limiter.suspect.Store(false)
+			t.limiter.door.suspect.Store(false)
 			return
 		}
 		if !broken(err) || nothingRan(err) {

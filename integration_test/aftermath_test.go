@@ -9,9 +9,9 @@ import (
 	rl "github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-// An outcome is what all processes were told, and what the servers have.
-type outcome struct {
-	entries []entry
+// The aftermath is what all processes were told, and what the servers have.
+type aftermath struct {
+	entries []noted
 	charged []int         // by key
 	busy    time.Duration // how late the machine was with timers
 }
@@ -20,7 +20,7 @@ type outcome struct {
 var serverTalk = []string{"NOSCRIPT", "MOVED", "ASK ", "TRYAGAIN", "READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN"}
 
 // check holds for every siege: at most one unit a call is charged, and errors speak to the caller.
-func (o outcome) check(t *testing.T) {
+func (o aftermath) check(t *testing.T) {
 	t.Helper()
 	heard := map[string]bool{}
 	var slowest time.Duration
@@ -48,7 +48,7 @@ func (o outcome) check(t *testing.T) {
 }
 
 // reasons counts why Redis did not decide, by the ends of the texts.
-func (o outcome) reasons() map[string]int {
+func (o aftermath) reasons() map[string]int {
 	reasons := map[string]int{}
 	for _, e := range o.entries {
 		if e.Failure != "" {
@@ -59,7 +59,7 @@ func (o outcome) reasons() map[string]int {
 }
 
 // told counts what callers know of a key.
-func (o outcome) told(key int) (admitted, uncertain int) {
+func (o aftermath) told(key int) (admitted, uncertain int) {
 	for _, e := range o.entries {
 		if e.Key != key {
 			continue
@@ -75,7 +75,7 @@ func (o outcome) told(key int) (admitted, uncertain int) {
 
 // lost returns how many charges that were answered are gone: at least and at most, since uncertain ones may have been
 // made.
-func (o outcome) lost() (least, most int) {
+func (o aftermath) lost() (least, most int) {
 	for key, charged := range o.charged {
 		admitted, uncertain := o.told(key)
 		least += max(0, admitted-charged)
@@ -85,7 +85,7 @@ func (o outcome) lost() (least, most int) {
 }
 
 // wantNothingLost fails the test if a charge that was answered is gone.
-func (o outcome) wantNothingLost(t *testing.T) {
+func (o aftermath) wantNothingLost(t *testing.T) {
 	t.Helper()
 	if least, _ := o.lost(); least > 0 {
 		t.Errorf("%d charges that were answered are lost", least)
@@ -93,7 +93,7 @@ func (o outcome) wantNothingLost(t *testing.T) {
 }
 
 // admittedBetween counts what Redis admitted from one instant to another, on some keys.
-func (o outcome) admittedBetween(from, to time.Time, keys []int) (n int) {
+func (o aftermath) admittedBetween(from, to time.Time, keys []int) (n int) {
 	for _, e := range o.entries {
 		if e.Source == rl.SourceRedis && e.Allowed && slices.Contains(keys, e.Key) && e.At.After(from) && e.At.Before(to) {
 			n++
@@ -104,7 +104,7 @@ func (o outcome) admittedBetween(from, to time.Time, keys []int) (n int) {
 
 // resumed returns how long after an instant Redis had decided again in every process for each of the keys. Where it had
 // not when the siege was lifted, that is how long it took at least.
-func (o outcome) resumed(since time.Time, keys []int) (longest time.Duration) {
+func (o aftermath) resumed(since time.Time, keys []int) (longest time.Duration) {
 	for process := range 1 + siegeProcesses {
 		for _, key := range keys {
 			longest = max(longest, o.firstDecision(process, key, since).Sub(since))
@@ -114,7 +114,7 @@ func (o outcome) resumed(since time.Time, keys []int) (longest time.Duration) {
 }
 
 // firstDecision finds the first one by Redis in a process's book after an instant, or the end of the book.
-func (o outcome) firstDecision(process, key int, since time.Time) time.Time {
+func (o aftermath) firstDecision(process, key int, since time.Time) time.Time {
 	var first, last time.Time
 	for _, e := range o.entries {
 		if e.Process != process {
@@ -134,7 +134,7 @@ func (o outcome) firstDecision(process, key int, since time.Time) time.Time {
 }
 
 // undecidedBetween counts the calls that Redis did not decide.
-func (o outcome) undecidedBetween(from, to time.Time, keys []int) (n int) {
+func (o aftermath) undecidedBetween(from, to time.Time, keys []int) (n int) {
 	for _, e := range o.entries {
 		if e.Source != rl.SourceRedis && slices.Contains(keys, e.Key) && e.At.After(from) && e.At.Before(to) {
 			n++
@@ -144,7 +144,7 @@ func (o outcome) undecidedBetween(from, to time.Time, keys []int) (n int) {
 }
 
 // wantKept fails the test if charges of keys are gone that nothing has happened to.
-func (o outcome) wantKept(t *testing.T, keys []int) {
+func (o aftermath) wantKept(t *testing.T, keys []int) {
 	t.Helper()
 	for _, key := range keys {
 		if admitted, _ := o.told(key); o.charged[key] < admitted {
@@ -155,7 +155,7 @@ func (o outcome) wantKept(t *testing.T, keys []int) {
 
 // failover checks what a failover costs: the keys' charges of the last second at most, and a moment until Redis decides
 // again once there is a primary.
-func (o outcome) failover(t *testing.T, failed, replaced time.Time, keys []int) {
+func (o aftermath) failover(t *testing.T, failed, replaced time.Time, keys []int) {
 	t.Helper()
 	least, most := o.lost()
 	lag := time.Second + 10*o.busy
@@ -169,9 +169,14 @@ func (o outcome) failover(t *testing.T, failed, replaced time.Time, keys []int) 
 	o.wantResumed(t, replaced, keys)
 }
 
+const (
+	cooldown = 250 * time.Millisecond // of a Fallback
+	redial   = time.Second            // how often go-redis dials a node of a cluster that it has given up
+)
+
 // wantResumed fails the test if Redis did not decide again in time: at the worst moment that is go-redis's own second
 // between dials, a dial to the server that is gone, and two probes. A busy machine misses some.
-func (o outcome) wantResumed(t *testing.T, since time.Time, keys []int) {
+func (o aftermath) wantResumed(t *testing.T, since time.Time, keys []int) {
 	t.Helper()
 	most := redial + clientPatience + 2*cooldown + 10*o.busy
 	if took := o.resumed(since, keys); took > most {
