@@ -18,7 +18,7 @@ type topology struct {
 }
 
 var topologies = []topology{
-	{"node, RESP2", servers.Kinds(), func(t *testing.T, kind servers.Kind) redis.UniversalClient {
+	{"node, RESP2", []servers.Kind{servers.Redis80}, func(t *testing.T, kind servers.Kind) redis.UniversalClient {
 		return dialWith(t, &redis.Options{Addr: servers.Shared(t, kind), Protocol: 2})
 	}},
 	{"node, RESP3, ACL", servers.Kinds(), func(t *testing.T, kind servers.Kind) redis.UniversalClient {

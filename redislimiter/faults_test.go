@@ -3,6 +3,7 @@ package redislimiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -141,6 +142,7 @@ func TestTransientErrorsAreTriedAgain(t *testing.T) {
 		serverError("ERR max number of clients reached"),
 		serverError("ERR Error running script: @user_script:1: -READONLY You can't write against a read only replica."),
 		dial, redis.ErrPoolTimeout,
+		fmt.Errorf("all sentinels are unreachable: %w", context.DeadlineExceeded),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, l := flakyLimiter(t)

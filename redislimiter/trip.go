@@ -357,7 +357,7 @@ func (t *trip) send(name any, script *string) error {
 		if err != nil && !replied(err) {
 			t.limiter.lost()
 		}
-		if err == nil || !nothingRan(err) && !noScript(err) {
+		if err == nil || !nothingRan(err) && !noScript(err) && !t.unsent(err) {
 			return err
 		}
 		t.command.state.CompareAndSwap(written, idle)
@@ -367,6 +367,12 @@ func (t *trip) send(name any, script *string) error {
 		}
 		pause = min(2*pause, 32*time.Millisecond)
 	}
+}
+
+// unsent reports whether go-redis found no connection in time and so wrote
+// nothing. A dial by way of sentinels does not fail as a dial.
+func (t *trip) unsent(err error) bool {
+	return t.command.state.Load() == given && errors.Is(err, context.DeadlineExceeded)
 }
 
 // sleep waits about d, and reports false if the trip would be too late then.
