@@ -182,7 +182,7 @@ func (s *scene) judgeOutage() {
 	s.t.Helper()
 	from, to := s.begun.Add(settled), s.ended
 	for process, a := range s.accounts {
-		byRedis, byPolicy := 0, 0
+		byRedis, byPolicy := 0, []time.Duration(nil)
 		for _, d := range a.Decisions {
 			if d.At.Before(from) || d.At.After(to) {
 				continue
@@ -190,11 +190,13 @@ func (s *scene) judgeOutage() {
 			if d.byRedis() {
 				byRedis++
 			} else {
-				byPolicy++
+				byPolicy = append(byPolicy, d.Took)
 			}
 		}
-		if byRedis > 0 || byPolicy == 0 {
-			s.t.Errorf("process %d: in the outage Redis made %d decisions and the policy %d", process, byRedis, byPolicy)
+		if byRedis > 0 || len(byPolicy) == 0 {
+			s.t.Errorf("process %d: in the outage Redis made %d decisions and the policy %d", process, byRedis, len(byPolicy))
+		} else if half := at(byPolicy, 0.5); half > time.Millisecond {
+			s.t.Errorf("process %d: half of the policy's decisions took more than %v", process, half)
 		}
 		most := int(probes*to.Sub(from).Seconds()) + 1
 		if dials, scripts := between(a.Dials, from, to), between(a.Scripts, from, to); dials > most || scripts > most*max(s.tries, 1) {

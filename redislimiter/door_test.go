@@ -138,6 +138,23 @@ func TestDeadServerIsDialledFewTimes(t *testing.T) {
 	}
 }
 
+// Who is patient gets a decision when the server comes back inside the deadline.
+func TestPatientCallersKnockAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &road{}
+		l := atTheEndOf(t, r, 1)[0]
+		r.set(true)
+		_, _ = l.Allow(t.Context(), "k") // takes the lost connection with it
+		l.Timeout = 2 * time.Second
+		time.AfterFunc(700*time.Millisecond, func() { r.set(false) })
+		start := time.Now()
+		allow(t, l, "k", 1, true)
+		if took := time.Since(start); took < 700*time.Millisecond || took > 1100*time.Millisecond {
+			t.Errorf("decided after %v", took)
+		}
+	})
+}
+
 // Callers that wait for a knock leave at their deadlines, and are told that nothing was charged.
 func TestKnockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
