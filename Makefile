@@ -3,8 +3,9 @@ GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NESTED = integration_test otelredislimiter benchmarks examples/loadtest
 FUZZTIME ?= 5s
+SOAK ?= 2m
 
-.PHONY: test unit integration images check fuzz stress bench compare up down
+.PHONY: test unit integration images check fuzz stress soak bench compare up down
 
 # Everything: unit tests with the race detector, then real servers in
 # containers. Says loudly what it could not run; with CI set that is a failure.
@@ -50,6 +51,10 @@ fuzz:
 # Twenty runs of the unit tests, to find what fails now and then.
 stress:
 	$(GO) test -race -shuffle=on -count=20 -timeout 40m ./...
+
+# Random faults on a real server for a while; an hour before a release.
+soak: images
+	cd integration_test && $(GO) test -race -timeout 0 -count=1 -v -run '^TestSoak$$' . -soak $(SOAK)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

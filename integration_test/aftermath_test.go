@@ -169,10 +169,8 @@ func (o aftermath) failover(t *testing.T, failed, replaced time.Time, keys []int
 	o.wantResumed(t, replaced, keys)
 }
 
-const (
-	cooldown = 250 * time.Millisecond // of a Fallback
-	redial   = time.Second            // how often go-redis dials a node of a cluster that it has given up
-)
+// redial is how often go-redis dials a node that it has given up.
+const redial = time.Second
 
 // wantResumed fails the test if Redis did not decide again in time: at the worst moment that is go-redis's own second
 // between dials, a dial to the server that is gone, and two probes. A busy machine misses some.

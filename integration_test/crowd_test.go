@@ -28,6 +28,7 @@ type crowd struct {
 	PoolSize                 int // 0 is go-redis's default
 	Process, Clients         int
 	Name, Algorithm, Policy  string
+	Soak                     bool // for long: keys expire soon, and only the last decisions are kept
 }
 
 const (
@@ -36,6 +37,8 @@ const (
 	crowdTimeout = 50 * time.Millisecond
 	crowdPace    = 20 * time.Millisecond
 	crowdSlot    = 100 * time.Millisecond // for so long all use the same shared key
+	soakPer      = time.Second            // until a key of a soak is as if never used
+	soakKept     = 1 << 14                // decisions, dials and samples that a soak keeps
 )
 
 // An account is what a crowd did and heard. Instants are comparable between processes.
@@ -45,6 +48,9 @@ type account struct {
 	Samples        []sample
 	Late, Timers   []time.Duration // see lateness
 	Open           int64           // connections that were not closed at the end
+	Sources        map[rl.Source]int
+	Errors         map[string]int // what callers got
+	Left           int            // goroutines at the end of a soak, more than at its begin
 }
 
 type outcome struct {
@@ -76,6 +82,7 @@ var crowds = processes.Register("crowd", func(ctx context.Context, in crowd, beg
 		return account{}, err
 	}
 	begin()
+	before := runtime.NumGoroutine()
 	g.start(ctx)
 	select {
 	case <-processes.Stopped():
@@ -88,7 +95,12 @@ var crowds = processes.Register("crowd", func(ctx context.Context, in crowd, beg
 	for g.since(stop, outcome.byRedis) < crowdClients && time.Since(stop) < 5*time.Second {
 		<-again.C
 	}
-	return g.end(), nil
+	a := g.end()
+	for in.Soak && runtime.NumGoroutine() > before && time.Since(stop) < 15*time.Second {
+		<-again.C // go-redis may still be dialling
+	}
+	a.Left = max(runtime.NumGoroutine()-before, 0)
+	return a, nil
 })
 
 // A gathering is a crowd at work.
@@ -106,7 +118,7 @@ type gathering struct {
 }
 
 func (c crowd) prepare() (*gathering, error) {
-	g := &gathering{crowd: c}
+	g := &gathering{crowd: c, account: account{Sources: map[rl.Source]int{}, Errors: map[string]int{}}}
 	g.rdb = redis.NewClient(&redis.Options{
 		Addr: c.Addr, Username: c.Username, Password: c.Password, PoolSize: c.PoolSize, Dialer: g.dial,
 	})
@@ -128,6 +140,9 @@ func (c crowd) prepare() (*gathering, error) {
 
 func (c crowd) limit() (rl.Limit, error) {
 	i := slices.IndexFunc(limitertest.Algorithms(), func(a limitertest.Algorithm) bool { return a.Name == c.Algorithm })
+	if c.Soak {
+		return limitertest.Algorithms()[i].Make(crowdLimit, soakPer), nil
+	}
 	return lastingLimit(limitertest.Algorithms()[i], crowdLimit)
 }
 
@@ -175,14 +190,33 @@ func (g *gathering) ask(ctx context.Context, client int) {
 		}
 		d := outcome{Key: key}
 		g.late.call(crowdTimeout, func() { g.decide(&d) })
-		g.mu.Lock()
-		g.account.Decisions = append(g.account.Decisions, d)
-		g.mu.Unlock()
+		g.keep(d)
 		select {
 		case <-pace.C:
 		case <-ctx.Done():
 		}
 	}
+}
+
+func (g *gathering) keep(d outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.account.Decisions = kept(g, g.account.Decisions, d)
+	g.account.Sources[d.Source]++
+	if d.Error != "" {
+		g.account.Errors[d.Error]++
+	}
+	if leaks.MatchString(d.Failure) {
+		g.account.Errors[d.Failure]++
+	}
+}
+
+// kept appends. In a soak it forgets the older half now and then.
+func kept[E any](g *gathering, all []E, e E) []E {
+	if g.Soak && len(all) >= soakKept {
+		all = append(all[:0], all[soakKept/2:]...)
+	}
+	return append(all, e)
 }
 
 func (g *gathering) decide(d *outcome) {
@@ -203,7 +237,7 @@ func (g *gathering) measure(ctx context.Context) {
 		metrics.Read(heap)
 		s := sample{At: time.Now(), Goroutines: runtime.NumGoroutine(), Heap: heap[0].Value.Uint64()}
 		g.mu.Lock()
-		g.account.Samples = append(g.account.Samples, s)
+		g.account.Samples = kept(g, g.account.Samples, s)
 		g.mu.Unlock()
 		<-again.C
 	}
@@ -222,6 +256,17 @@ func (g *gathering) since(from time.Time, kind func(outcome) bool) (n int) {
 		}
 	}
 	return n
+}
+
+// first is how long after an instant Redis decided for the first time.
+func (a account) first(from time.Time) time.Duration {
+	took := time.Hour
+	for _, d := range a.Decisions {
+		if since := d.At.Sub(from); since >= 0 && d.byRedis() {
+			took = min(took, since)
+		}
+	}
+	return took
 }
 
 func (g *gathering) end() account {
@@ -249,7 +294,7 @@ func (g *gathering) dial(ctx context.Context, network, addr string) (net.Conn, e
 func (g *gathering) note(what *[]time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	*what = append(*what, time.Now())
+	*what = kept(g, *what, time.Now())
 }
 
 // A watched connection tells of the scripts that are written. It embeds what it is, so that go-redis can look at the

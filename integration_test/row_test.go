@@ -41,7 +41,7 @@ type row struct {
 const (
 	crowdClients   = 8
 	crowdProcesses = 4 // of which this one is the first
-	outage         = 1200 * time.Millisecond
+	outage         = 1500 * time.Millisecond
 )
 
 // A scene is where a row takes place.
@@ -67,16 +67,8 @@ type scene struct {
 // play lets the fault happen, and returns when all processes are done.
 func (s *scene) play() {
 	s.t.Helper()
+	s.gather()
 	s.before = s.evicted()
-	s.elsewhere = crowds.Start(s.t, time.Minute, s.others()...)
-	var err error
-	if s.here, err = s.crowd.prepare(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.here.start(s.t.Context())
-	s.t.Cleanup(s.stop)
-	s.await("Redis decides", func() bool { return s.here.since(time.Time{}, outcome.byRedis) > 10*crowdClients })
-
 	s.proceeds = true
 	s.begin(s)
 	s.begun = time.Now()
@@ -84,6 +76,19 @@ func (s *scene) play() {
 	s.heal()
 	s.await("Redis decides again", func() bool { return s.here.since(s.healed, outcome.byRedis) > 5*crowdClients })
 	s.stop()
+}
+
+// gather starts all crowds, and returns when they are at work.
+func (s *scene) gather() {
+	s.t.Helper()
+	s.elsewhere = crowds.Start(s.t, time.Minute+*soakLength, s.others()...)
+	var err error
+	if s.here, err = s.crowd.prepare(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.here.start(s.t.Context())
+	s.t.Cleanup(s.stop)
+	s.await("Redis decides", func() bool { return s.here.since(time.Time{}, outcome.byRedis) > 10*crowdClients })
 }
 
 // heal ends the fault, and tells since when the server can be used.

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -165,6 +164,6 @@ func (s *scene) info(section, field string) string {
 			return strings.TrimSpace(value)
 		}
 	}
-	s.t.Fatal(fmt.Sprintf("no %s in %q", field, info))
+	s.t.Fatalf("no %s in %q", field, info)
 	return ""
 }

@@ -161,16 +161,10 @@ func (s *scene) judgeOwn(charged map[string]int) {
 // judgeAnswers: every caller got a decision, and nobody heard of the server's internals.
 func (s *scene) judgeAnswers() {
 	s.t.Helper()
-	failures := map[string]int{}
-	s.each(func(process int, d outcome) {
-		failures[d.Error]++
-		if leaks.MatchString(d.Failure) {
-			failures[d.Failure]++
+	for process, a := range s.accounts {
+		for failure, n := range a.Errors {
+			s.t.Errorf("process %d: %d callers heard %s", process, n, failure)
 		}
-	})
-	delete(failures, "")
-	for failure, n := range failures {
-		s.t.Errorf("%d callers heard %s", n, failure)
 	}
 }
 
@@ -188,7 +182,7 @@ func (s *scene) judgeOutage() {
 	s.t.Helper()
 	from, to := s.begun.Add(settled), s.ended
 	for process, a := range s.accounts {
-		byRedis, byPolicy := 0, 0
+		byRedis, byPolicy := 0, []time.Duration(nil)
 		for _, d := range a.Decisions {
 			if d.At.Before(from) || d.At.After(to) {
 				continue
@@ -196,11 +190,13 @@ func (s *scene) judgeOutage() {
 			if d.byRedis() {
 				byRedis++
 			} else {
-				byPolicy++
+				byPolicy = append(byPolicy, d.Took)
 			}
 		}
-		if byRedis > 0 || byPolicy == 0 {
-			s.t.Errorf("process %d: in the outage Redis made %d decisions and the policy %d", process, byRedis, byPolicy)
+		if byRedis > 0 || len(byPolicy) == 0 {
+			s.t.Errorf("process %d: in the outage Redis made %d decisions and the policy %d", process, byRedis, len(byPolicy))
+		} else if half := at(byPolicy, 0.5); half > time.Millisecond {
+			s.t.Errorf("process %d: half of the policy's decisions took more than %v", process, half)
 		}
 		most := int(probes*to.Sub(from).Seconds()) + 1
 		if dials, scripts := between(a.Dials, from, to), between(a.Scripts, from, to); dials > most || scripts > most*max(s.tries, 1) {
@@ -221,13 +217,7 @@ func between(instants []time.Time, from, to time.Time) (n int) {
 // resumed is how long after its return Redis decided again, in the process where it took longest.
 func (s *scene) resumed() (worst time.Duration) {
 	for _, a := range s.accounts {
-		took := time.Hour
-		for _, d := range a.Decisions {
-			if since := d.At.Sub(s.healed); since >= 0 && d.byRedis() {
-				took = min(took, since)
-			}
-		}
-		worst = max(worst, took)
+		worst = max(worst, a.first(s.healed))
 	}
 	return worst
 }
@@ -235,15 +225,19 @@ func (s *scene) resumed() (worst time.Duration) {
 // judgeResumption gives a machine that stood still the time that it did.
 func (s *scene) judgeResumption() {
 	s.t.Helper()
-	var slack time.Duration
-	for _, a := range s.accounts {
-		for _, timer := range a.Timers {
-			slack = max(slack, timer)
-		}
-	}
-	if took := s.resumed(); took > resumption+5*slack {
+	if took := s.resumed(); took > resumption+5*s.slack() {
 		s.t.Errorf("Redis decided again %v after its return, want %v", took, resumption)
 	}
+}
+
+// slack is how long the machine stood still for a goroutine that did nothing but wait.
+func (s *scene) slack() (worst time.Duration) {
+	for _, a := range s.accounts {
+		for _, timer := range a.Timers {
+			worst = max(worst, timer)
+		}
+	}
+	return worst
 }
 
 // judgeSize: during the fault a process neither gathers goroutines nor memory. This process is left out: it has the

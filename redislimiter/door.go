@@ -21,6 +21,7 @@ import (
 // also when the server is back. So nothing of this may begin.
 type door struct {
 	suspect atomic.Bool // a connection was lost, or none could be had, and nothing was answered since
+	none    atomic.Bool // none could be had since the last knock
 
 	mu      sync.Mutex
 	last    time.Time // the last knock
@@ -32,9 +33,9 @@ const (
 	// knocks is the time between two knocks that nobody hears. What comes
 	// earlier gets the error of the last one.
 	knocks = 200 * time.Millisecond
-	// opened is for how long a knock that was heard is enough while there are
-	// connections that wait for a reply: a server that is stalled is dialled
-	// with success, again and again.
+	// opened is for how long a knock that was heard is enough, unless there is
+	// reason to doubt it: no connection could be had, and none waits for a
+	// reply, as those to a server that is stalled do.
 	opened = time.Second
 )
 
@@ -63,9 +64,10 @@ func doorOf(rdb Client) *door {
 // knock returns an error if the server cannot be dialled.
 func (d *door) knock(client dialler, left <-chan struct{}, deadline time.Time) error {
 	pool := client.PoolStats()
-	waiting := pool.TotalConns > pool.IdleConns
+	doubt := d.none.Load() && pool.TotalConns == pool.IdleConns
 	d.mu.Lock()
-	if since := time.Since(d.last); since >= opened || since >= knocks && (d.err != nil || !waiting) {
+	if since := time.Since(d.last); since >= opened || since >= knocks && (d.err != nil || doubt) {
+		d.none.Store(false)
 		d.last, d.err, d.knocked = time.Now(), nil, make(chan struct{})
 		go d.dial(client.Options(), deadline, d.knocked)
 	}

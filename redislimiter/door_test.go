@@ -68,7 +68,7 @@ func atTheEndOf(t *testing.T, r *road, n int) (limiters []*rl.Limiter) {
 	t.Helper()
 	server, _ := limitertest.Redis(t)
 	r.to = server.Dial
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", PoolSize: 4096, Dialer: r.dial})
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", PoolSize: 4096, Dialer: r.dial, DialTimeout: 500 * time.Millisecond})
 	t.Cleanup(func() { client.Close() })
 	for range n {
 		l, err := rl.New(client, "test", rl.TokenBucket(1000, time.Second, 1000))
@@ -115,7 +115,7 @@ func TestDeadServerIsDialledFewTimes(t *testing.T) {
 				r := &road{hangs: hangs}
 				limiters := atTheEndOf(t, r, 3)
 				r.set(true)
-				ask(t, limiters, time.Second) // what was on its way when it happened
+				ask(t, limiters, 4*time.Second) // go-redis dials five times for what was on its way when it happened
 				goroutines := runtime.NumGoroutine()
 				r.dialled()
 				answered, failed := ask(t, limiters, 10*time.Second)
@@ -133,9 +133,28 @@ func TestDeadServerIsDialledFewTimes(t *testing.T) {
 				if _, failed := ask(t, limiters, 100*time.Millisecond); failed > 0 {
 					t.Errorf("%d calls failed 250 ms after the server's return", failed)
 				}
+				time.Sleep(5 * time.Second) // what go-redis has begun ends
 			})
 		})
 	}
+}
+
+// Who is patient gets a decision when the server comes back inside the deadline.
+func TestPatientCallersKnockAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &road{}
+		l := atTheEndOf(t, r, 1)[0]
+		r.set(true)
+		_, _ = l.Allow(t.Context(), "k") // takes the lost connection with it
+		l.Timeout = 2 * time.Second
+		time.AfterFunc(700*time.Millisecond, func() { r.set(false) })
+		start := time.Now()
+		allow(t, l, "k", 1, true)
+		if took := time.Since(start); took < 700*time.Millisecond || took > 1100*time.Millisecond {
+			t.Errorf("decided after %v", took)
+		}
+		time.Sleep(5 * time.Second) // what go-redis has begun ends
+	})
 }
 
 // Callers that wait for a knock leave at their deadlines, and are told that nothing was charged.
@@ -155,5 +174,6 @@ func TestKnockThatHangs(t *testing.T) {
 				t.Errorf("call %d took %v", i, took)
 			}
 		}
+		time.Sleep(5 * time.Second) // what go-redis has begun ends
 	})
 }

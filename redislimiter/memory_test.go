@@ -2,6 +2,8 @@ package redislimiter_test
 
 import (
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,18 +28,38 @@ func TestMemoryHoldsNoMoreKeysThanItsBound(t *testing.T) {
 	}
 }
 
+// An attacker who rotates a million keys while Redis is away fills no more memory than the bound allows.
 func TestRotatingKeysStayWithinTheBound(t *testing.T) {
 	m, err := rl.NewMemory("test", rl.TokenBucket(1, time.Hour, 5))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.MaxKeys = 20_000
-	for i := range 100_000 {
-		allow(t, m, fmt.Sprint(i), 1, true)
+	p := &primary{}
+	p.down.Store(true)
+	f := &rl.Fallback{Primary: p, Secondary: m, OnError: func(error) {}}
+	before := heap()
+	for i := range 1_000_000 {
+		if r, err := f.Allow(t.Context(), strconv.Itoa(i)); err != nil || !r.Allowed {
+			t.Fatalf("key %d: %+v, %v", i, r, err)
+		}
 	}
-	if m.Len() > m.MaxKeys {
+	if m.Len() > m.MaxKeys || m.Len() < m.MaxKeys/2 {
 		t.Fatalf("%d keys held", m.Len())
 	}
+	const most = 500 // bytes of a key
+	if more := heap() - before; more > most*int64(m.MaxKeys) {
+		t.Errorf("%d bytes more for at most %d keys", more, m.MaxKeys)
+	}
+	runtime.KeepAlive(f)
+}
+
+// heap is what is in use after a collection.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 // Somebody at his limit cannot win a fresh start by sending other keys.

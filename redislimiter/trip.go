@@ -285,7 +285,11 @@ func (t *trip) travel() ([]int64, error) {
 		err = t.send(eval, &t.script.Text)
 	}
 	if err != nil {
-		if t.command.state.Load() == written && broken(err) || t.unreached(err) {
+		none := t.unreached(err)
+		if none {
+			t.limiter.door.none.Store(true)
+		}
+		if none || t.command.state.Load() == written && broken(err) {
 			t.limiter.door.suspect.Store(true)
 		}
 		return nil, err
@@ -306,11 +310,16 @@ func (t *trip) knock() error {
 	if l.dialler == nil || !l.door.suspect.Load() && !(t.extra && l.dialler.PoolStats().IdleConns == 0) {
 		return nil
 	}
-	err := l.door.knock(l.dialler, t.left, t.deadline)
-	if err != nil {
+	for {
+		err := l.door.knock(l.dialler, t.left, t.deadline)
+		if err == nil {
+			return nil
+		}
 		l.door.suspect.Store(true)
+		if !t.sleep(knocks) { // only who is patient can knock again
+			return err
+		}
 	}
-	return err
 }
 
 // unreached reports whether the command got no connection.
