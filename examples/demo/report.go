@@ -93,7 +93,13 @@ func (r *report) up(c *counts, v verdict, span time.Duration) {
 // nameOf tells who has an address. Anybody else came by hand, or from the page.
 func (r *report) nameOf(key string) string { return cmp.Or(r.names[key], "by hand") }
 
-func (r *report) cut() { r.printf("\n== Redis is cut off ==\n") }
+func (r *report) cut() {
+	if r.cfg.backend.embedded != nil {
+		r.printf("\n== Redis is cut off ==\n")
+		return
+	}
+	r.printf("\n== Redis is cut off; the server is left alone ==\n")
+}
 
 // outage is what the policy did.
 func (r *report) outage(c *counts, v verdict, span time.Duration, p policy) {
