@@ -32,6 +32,7 @@ type limitFrame struct {
 type instanceFrame struct {
 	Name        string             `json:"name"`
 	Up          bool               `json:"up"`
+	Current     bool               `json:"current"` // has the settings that it is meant to have
 	Admitted    float64            `json:"admitted"`
 	Refused     float64            `json:"refused"`     // 429
 	Unavailable float64            `json:"unavailable"` // 503, by policy closed
@@ -116,6 +117,9 @@ func (c *cockpit) frame(load loadSettings, clients []*client) frame {
 		Bound: w.bound(limit), Notes: slices.Clone(c.notes), Trial: c.trials.running(),
 	}
 	f.instances(c.nodes, w)
+	for i, s := range newest.snapshots {
+		f.Instances[i].Current = s != nil && s.Settings == c.want
+	}
 	f.Point.At, f.Point.Limit, f.Point.Cut = f.Now, f.Limit.PerSecond, !c.want.Connected
 	f.clients(clients, newest, before)
 	return f

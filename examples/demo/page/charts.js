@@ -107,12 +107,13 @@ function drawNotes(node, notes, x, zero, left, right) {
   const ends = [-Infinity, -Infinity];
   for (const n of notes) {
     const at = x(n.at), width = n.text.length * 6.2 + 12;
-    const row = ends[0] <= at ? 0 : ends[1] <= at ? 1 : null;
-    node.append(svg("line", { class: "mark", x1: at, x2: at, y1: row === 1 ? 24 : 10, y2: zero }));
-    if (row === null) continue;
-    ends[row] = at + width;
-    const flips = at + width > right;
-    node.append(svg("text", { x: flips ? at - 5 : at + 5, y: row ? 30 : 14, "text-anchor": flips && at - width > left ? "end" : "start" }, n.text));
+    const flips = at + width > right; // at the edge, the words stand before the mark
+    const start = flips ? at - width : at;
+    const row = ends.findIndex((end) => end <= start);
+    node.append(svg("line", { class: "mark", x1: at, x2: at, y1: row === 1 ? 22 : 6, y2: zero }));
+    if (row < 0 || start < left) continue; // no room: the mark alone
+    ends[row] = start + width;
+    node.append(svg("text", { x: flips ? at - 5 : at + 5, y: row ? 30 : 14, "text-anchor": flips ? "end" : "start" }, n.text));
   }
 }
 
