@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -87,6 +88,10 @@ func (c *cockpit) getState(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	latest := c.latest
 	c.mu.Unlock()
+	if latest == nil {
+		writeError(w, statusError{http.StatusServiceUnavailable, errors.New("the instances have not been asked yet")})
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(latest) // the client may be gone

@@ -142,6 +142,9 @@ func TestPage(t *testing.T) {
 // instance that has forgotten it gets it again.
 func TestChanges(t *testing.T) {
 	c, i, h := cockpitFor(t)
+	if w := call(h, "GET", "/api/state", ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("before the first look: status %d, want 503", w.Code)
+	}
 	for path, body := range map[string]string{
 		"/api/limit":  `{"algorithm":"window","rate":3,"per":"1h"}`,
 		"/api/policy": `{"onFailure":"open"}`,

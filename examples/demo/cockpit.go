@@ -162,7 +162,7 @@ func changed(before, next settings) string {
 	case !before.Connected && next.Connected:
 		return "Redis back"
 	case before.OnFailure != next.OnFailure:
-		return "on failure: " + next.OnFailure
+		return "policy " + next.OnFailure
 	case before.CacheDenials != next.CacheDenials:
 		return map[bool]string{true: "denial cache on", false: "denial cache off"}[next.CacheDenials]
 	case before.Algorithm != next.Algorithm:

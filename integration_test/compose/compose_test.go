@@ -47,16 +47,23 @@ func up(t *testing.T, settings ...string) *project {
 		p.run(context.Background(), "docker", "rmi", name)
 	})
 	p.run(t.Context(), "make", "--no-print-directory", "up")
-	eventually.True(t, soon, "the page is served", func() bool {
-		response, err := http.Get(p.page + "/")
+	p.answers("/", "<title>go-redislimiter")
+	p.answers("/api/state", `"instances"`)
+	return p
+}
+
+// answers waits for a path to be served with that in it.
+func (p *project) answers(path, part string) {
+	p.t.Helper()
+	eventually.True(p.t, soon, path+" is served", func() bool {
+		response, err := http.Get(p.page + path)
 		if err != nil {
 			return false
 		}
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
-		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(body), "<title>go-redislimiter")
+		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(body), part)
 	})
-	return p
 }
 
 func free(t *testing.T) int {
