@@ -1,7 +1,7 @@
 # The two targets that matter: `make test` runs everything, `make check` the linters.
 GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-NESTED = integration_test
+NESTED = integration_test otelredislimiter benchmarks
 FUZZTIME ?= 5s
 
 .PHONY: test unit integration images browser check fuzz stress bench compare up demo-image down
@@ -12,6 +12,8 @@ test: unit integration
 
 unit:
 	$(GO) test -race -shuffle=on ./...
+	cd otelredislimiter && $(GO) test -race -shuffle=on ./...
+	cd benchmarks && $(GO) test -race -shuffle=on ./migrating # the code of docs/migrating.md
 
 integration:
 	@if docker info >/dev/null 2>&1; then \
@@ -53,7 +55,7 @@ fuzz:
 
 # Twenty runs of the unit tests, to find what fails now and then.
 stress:
-	$(GO) test -race -shuffle=on -count=20 ./...
+	$(GO) test -race -shuffle=on -count=20 -timeout 40m ./...
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -28,7 +28,7 @@ var algorithms = []string{peers.Bucket, peers.GCRA, peers.Counter, peers.Hits}
 // scriptTimes compares the time that the server spends inside each script, by
 // INFO commandstats, when a lone caller asks: nothing is shared then.
 func (b *bench) scriptTimes(ctx context.Context) error {
-	contenders := peers.Named(append(algorithms, peers.RedisRate, peers.Ulule, peers.Nothing)...)
+	contenders := peers.Named(append(algorithms, peers.Three, peers.RedisRate, peers.Ulule, peers.Nothing)...)
 	with := contenders
 	for _, algorithm := range algorithms {
 		with = append(with, many(algorithm))

@@ -97,6 +97,8 @@ func (b *bench) scriptTargets() []target {
 		all = append(all, target{"server time a decision, " + x.name + ", against redis_rate", false, x.bound, true,
 			b.scripts.ratio(x.name, peers.RedisRate, script)})
 	}
+	all = append(all, target{"… three rules of constant size, against one (" + peers.Bucket + ")", false, 1.3, true,
+		b.scripts.ratio(peers.Three, peers.Bucket, script)})
 	shared := b.scripts.ratio(peers.Bucket+manySuffix, peers.RedisRate, script) / keysInTrip
 	return append(all, target{fmt.Sprintf("… %s in a trip of %d keys", peers.Bucket, keysInTrip), false, 0.6, true, shared})
 }

@@ -3,6 +3,7 @@ module github.com/redislimiter/go-redislimiter/integration_test
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.160.1
 	github.com/chromedp/chromedp v0.23.1
 	github.com/moby/moby/api v1.56.1

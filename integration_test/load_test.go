@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -10,15 +9,16 @@ import (
 	rl "github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
+const outageTimeout = 50 * time.Millisecond
+
 // A load is a few goroutines that ask as clients do, steadily and whatever the answer.
 type load struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	counts  map[rl.Source]*decisions
-	errs    []error
-	slowest time.Duration
+	mu     sync.Mutex
+	counts map[rl.Source]*decisions
+	errs   []error
 }
 
 // Decisions of one source. The instants are kept to find when it began again.
@@ -28,13 +28,6 @@ type decisions struct {
 }
 
 func (d decisions) all() int { return d.admitted + d.refused }
-
-// first is the instant of the first decision that earlier did not have.
-func (d decisions) first(earlier decisions) time.Time { return d.at[earlier.all()] }
-
-func (d decisions) String() string {
-	return fmt.Sprintf("admitted %d, refused %d", d.admitted, d.refused)
-}
 
 func begin(t *testing.T, l rl.Allower, late *lateness) *load {
 	t.Helper()
@@ -55,12 +48,9 @@ func begin(t *testing.T, l rl.Allower, late *lateness) *load {
 }
 
 func (run *load) ask(l rl.Allower) {
-	start := time.Now()
 	r, err := l.AllowN(context.Background(), "k", 1)
-	took := time.Since(start)
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	run.slowest = max(run.slowest, took)
 	if err != nil {
 		run.errs = append(run.errs, err)
 		return
@@ -84,6 +74,20 @@ func (run *load) count(source rl.Source) decisions {
 		return *d
 	}
 	return decisions{}
+}
+
+// resumed is how long after an instant Redis decided for the first time; 0 if it did not.
+func (run *load) resumed(since time.Time) time.Duration {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if d := run.counts[rl.SourceRedis]; d != nil {
+		for _, at := range d.at {
+			if at.After(since) {
+				return at.Sub(since)
+			}
+		}
+	}
+	return 0
 }
 
 // end stops the load, once, and fails the test if a caller got an error.

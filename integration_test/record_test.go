@@ -44,7 +44,7 @@ func (c *clockReader) Process(ctx context.Context, cmd redis.Cmder) error {
 }
 
 // record makes histories until they have so many steps together. It ends early when the test does.
-func record(ctx context.Context, rdb *redis.Client, seed uint64, steps int) <-chan history {
+func record(ctx context.Context, rdb rl.Client, seed uint64, steps int) <-chan history {
 	histories := make(chan history, recorders)
 	var begun atomic.Int64
 	var running sync.WaitGroup
@@ -70,7 +70,7 @@ func record(ctx context.Context, rdb *redis.Client, seed uint64, steps int) <-ch
 	return histories
 }
 
-func recordOne(ctx context.Context, rdb *redis.Client, seed uint64) history {
+func recordOne(ctx context.Context, rdb rl.Client, seed uint64) history {
 	random := rand.New(rand.NewPCG(seed, 1))
 	h := history{seed: seed, limits: randomLimits(random)}
 	clock := &clockReader{Client: rdb}

@@ -41,16 +41,22 @@ type history struct {
 func TestServersDecideAsTheModel(t *testing.T) {
 	seed := firstSeed()
 	onEachShared(t, func(t *testing.T, rdb *redis.Client) {
-		var sum summary
-		for h := range record(t.Context(), rdb, seed, *replaySteps/len(servers.Kinds())) {
-			sum.add(h)
-			h.replay(t)
-		}
-		t.Logf("%v (-seed %d)", &sum, seed)
-		if sum.refused == 0 || sum.admitted == 0 {
-			t.Error("the histories are not worth replaying")
-		}
+		replayRandom(t, rdb, seed, *replaySteps/len(servers.Kinds()))
 	})
+}
+
+// replayRandom makes so many random decisions, and replays them.
+func replayRandom(t *testing.T, rdb rl.Client, seed uint64, steps int) {
+	t.Helper()
+	var sum summary
+	for h := range record(t.Context(), rdb, seed, steps) {
+		sum.add(h)
+		h.replay(t)
+	}
+	t.Logf("%v (-seed %d)", &sum, seed)
+	if sum.refused == 0 || sum.admitted == 0 {
+		t.Error("the histories are not worth replaying")
+	}
 }
 
 func firstSeed() uint64 {

@@ -193,22 +193,22 @@ func manyNodes(rdb Client) bool {
 func (j *joint) allow(ctx context.Context) (Result, error) {
 	for i, l := range j.limiters {
 		if err := checkN(l.name, j.charges[i].N, l.capacity); err != nil {
-			return Result{}, err
+			return Result{Name: l.name}, err
 		}
 	}
 	first := j.limiters[0]
 	script, args, err := j.call()
 	if err != nil {
-		return Result{}, nameError(first.name, err)
+		return Result{Name: first.name}, nameError(first.name, err)
 	}
 	reply, err := first.send(ctx, first.deadline(ctx), script, args)
 	if err != nil {
-		return Result{}, err
+		return Result{Name: first.name}, err
 	}
 	results, at := make([]Result, len(j.limiters)), 0
 	for i, l := range j.limiters {
 		if len(reply) < at+l.script.Width()+1 {
-			return Result{}, &unavailable{name: l.name, cause: fmt.Errorf("unexpected reply of %d integers", len(reply)), uncertain: true}
+			return Result{Name: l.name}, &unavailable{name: l.name, cause: fmt.Errorf("unexpected reply of %d integers", len(reply)), uncertain: true}
 		}
 		taken := model.Taken{Charge: model.Charge{Cost: int64(j.charges[i].N), Count: 1}}
 		l.script.DecodeAt(reply, at, &taken)

@@ -12,7 +12,7 @@ import (
 )
 
 // A call is one caller's wait for an answer of Redis. Calls are used again,
-// with their timers and channels.
+// with their channels.
 type call struct {
 	ctx      context.Context
 	deadline time.Time
@@ -29,8 +29,7 @@ type call struct {
 	request int64 // which of taken's requests it is
 	entry   int   // of the trip
 
-	timer    *time.Timer   // rings at the deadline
-	finished chan struct{} // receives once there is an answer
+	finished chan struct{} // receives once there is an answer, or time is up
 
 	lane atomic.Pointer[lane] // whose mu guards what follows
 
@@ -39,17 +38,16 @@ type call struct {
 	trip       *trip // that has it on board
 	gone       bool  // the caller has left
 	landed     bool  // the answer is there, or about to be
+	late       bool  // it is gone because its time was up
+	sent       bool  // and the server may have got it
 }
 
 func newCall() any {
-	c := &call{finished: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
+	return &call{finished: make(chan struct{}, 1)}
 }
 
 // clear makes a call that nobody else holds ready for its next use.
 func (c *call) clear() {
-	c.timer.Stop()
 	c.ctx, c.id, c.err, c.trip = nil, "", nil, nil
 	c.gone, c.landed = false, false
 	c.taken.Spared = false
@@ -58,14 +56,20 @@ func (c *call) clear() {
 // A lane is a queue of calls that may share trips: while its trips are on their
 // way, calls that arrive wait, and those that wait go together in the next. So
 // the busier it is, the more calls a trip carries, and a lone caller never
-// waits. There is no timer and no goroutine without a trip.
+// waits. There is no goroutine without a trip.
+//
+// One alarm ends the wait of all calls whose time is up: a timer of each call's
+// own would cost more than all the rest of a shared trip.
 type lane struct {
 	mu          sync.Mutex
-	first, last *call     // waiting, in the order of their arrival
-	flying      int       // trips on their way
-	departed    time.Time // the last of them
-	landed      time.Time // one of them, the last time, and
-	lander      *trip     // which
+	first, last *call       // waiting, in the order of their arrival
+	flying      int         // trips on their way
+	aloft       []*trip     // which
+	alarm       *time.Timer // calls expire
+	rings       time.Time   // when it does, no later than the first deadline; zero: not at all
+	departed    time.Time   // the last of them
+	landed      time.Time   // one of them, the last time, and
+	lander      *trip       // which
 
 	most  int  // so many trips go on their way before calls wait
 	apart bool // a trip takes calls of one id only: keys may live on different nodes
@@ -109,22 +113,86 @@ func (l *Limiter) depart(n *lane, c *call) {
 		return
 	}
 	n.push(c)
-	now := time.Now()
-	if n.flying >= n.most && (n.alone || n.flying >= maxTrips || now.Sub(n.departed) < patience) {
+	n.watch(c.deadline)
+	if n.flying >= n.most && (n.alone || n.flying >= maxTrips || time.Since(n.departed) < patience) {
 		return
 	}
-	n.flying++
-	n.departed = now
 	t := l.trips.Get().(*trip)
-	t.limiter, t.lane = l, n
+	n.flying++
+	n.aloft = append(n.aloft, t)
+	t.limiter, t.lane, t.extra = l, n, n.flying > n.most
 	t.board()
 	go t.start()
 }
 
-// leave takes a call off its way, at the end of its context or its deadline. It
-// reports whether the server may have got it, and whether its answer is there
-// after all.
-func (c *call) leave() (sent, landed bool) {
+// watch has the alarm ring at a deadline, if not before. The mu is held.
+func (n *lane) watch(deadline time.Time) {
+	switch {
+	case !n.rings.IsZero() && !deadline.Before(n.rings):
+		return
+	case n.alarm == nil:
+		n.alarm = time.AfterFunc(time.Until(deadline), n.expire)
+	default:
+		n.alarm.Reset(time.Until(deadline))
+	}
+	n.rings = deadline
+}
+
+// expire ends the wait of the calls whose time is up.
+func (n *lane) expire() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rings = time.Time{}
+	now := time.Now()
+	var next time.Time
+	check := func(c *call) {
+		switch {
+		case c.gone || c.landed:
+		case !c.deadline.After(now):
+			c.late, c.sent = true, n.drop(c)
+			c.finished <- struct{}{}
+		case next.IsZero() || c.deadline.Before(next):
+			next = c.deadline
+		}
+	}
+	for c := n.first; c != nil; {
+		after := c.next
+		check(c)
+		c = after
+	}
+	for _, t := range n.aloft {
+		if !t.landed {
+			for _, c := range t.calls {
+				check(c)
+			}
+		}
+	}
+	if !next.IsZero() {
+		n.watch(next)
+	}
+}
+
+// drop takes a call off its way, and reports whether the server may have got
+// it. The mu is held.
+func (n *lane) drop(c *call) (sent bool) {
+	c.gone = true
+	if c.waiting {
+		n.remove(c)
+	}
+	if c.trip == nil {
+		return false
+	}
+	// The trip still has the call. The last one to leave ends the trip.
+	if c.trip.aboard--; c.trip.aboard > 0 {
+		return true
+	}
+	close(c.trip.left)
+	return !c.trip.command.abandon()
+}
+
+// leave takes a call off its way when its context ends. It reports whether the
+// server may have got it, and whether its wait has come to an end anyway.
+func (c *call) leave() (sent, ended bool) {
 	n := c.lane.Load()
 	n.mu.Lock()
 	for n != c.lane.Load() { // it was sent on while we waited for the lock
@@ -133,22 +201,10 @@ func (c *call) leave() (sent, landed bool) {
 		n.mu.Lock()
 	}
 	defer n.mu.Unlock()
-	if c.landed {
+	if c.landed || c.gone {
 		return true, true
 	}
-	c.gone = true
-	if c.waiting {
-		n.remove(c)
-	}
-	if c.trip == nil {
-		return false, false
-	}
-	// The trip still has the call. The last one to leave ends the trip.
-	if c.trip.aboard--; c.trip.aboard > 0 {
-		return true, false
-	}
-	close(c.trip.left)
-	return !c.trip.command.abandon(), false
+	return n.drop(c), false
 }
 
 // othersLand reports whether trips other than t come back, so that t, which is
@@ -195,35 +251,23 @@ func (l *Limiter) do(ctx context.Context, deadline time.Time, n *lane, c *call) 
 		return err
 	}
 	c.ctx, c.deadline = ctx, deadline
-	c.timer.Reset(time.Until(c.deadline))
 	c.lane.Store(n)
 	l.depart(n, c)
 	select {
 	case <-c.finished:
 	case <-ctx.Done():
-		return l.late(ctx, c)
-	case <-c.timer.C:
-		return l.late(ctx, c)
+		if sent, ended := c.leave(); !ended {
+			return l.gone(ctx, sent)
+		}
+		<-c.finished
 	}
-	return c.answer()
-}
-
-// answer is what a call that has landed brought.
-func (c *call) answer() error {
-	if c.ctx.Err() == context.Canceled {
+	if c.late {
+		return l.gone(ctx, c.sent)
+	}
+	if ctx.Err() == context.Canceled {
 		return context.Canceled // never told "allowed"
 	}
 	return c.err
-}
-
-// late ends a call whose time is up.
-func (l *Limiter) late(ctx context.Context, c *call) error {
-	sent, landed := c.leave()
-	if landed {
-		<-c.finished
-		return c.answer()
-	}
-	return l.gone(ctx, sent)
 }
 
 // deadline is when a call has to be back.
@@ -241,7 +285,14 @@ func (l *Limiter) deadline(ctx context.Context) time.Time {
 
 // gone is the error for a caller that leaves without an answer.
 func (l *Limiter) gone(ctx context.Context, sent bool) error {
-	switch err := ctx.Err(); err {
+	err := ctx.Err()
+	if d, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(d) {
+		err = context.DeadlineExceeded // our alarm was before the context's
+	}
+	if err != context.Canceled {
+		l.lost()
+	}
+	switch err {
 	case nil:
 		return &unavailable{name: l.name, cause: errTimeout, uncertain: sent}
 	case context.DeadlineExceeded:

@@ -15,7 +15,7 @@ import (
 // requests wrongly decided, on 400 million requests of 270,000 clients.
 func TestErrorOfTheCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit, clients, requests = 100, 400, 200_000
+		const limit, clients, requests = 100, 400, 60_000
 		counter, log := newMemory(t, rl.SlidingWindowCounter(limit, time.Minute)), newMemory(t, rl.SlidingWindowLog(limit, time.Minute))
 		random := rand.New(rand.NewPCG(1, 2))
 		weights := rand.NewZipf(random, 1.2, 8, clients-1)

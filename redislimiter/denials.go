@@ -52,6 +52,8 @@ type denial struct {
 	result Result
 }
 
+func (d *denials) wraps() Allower { return d.inner }
+
 func (d *denials) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	if d.max < 1 {
 		return Result{}, &argumentError{fmt.Sprintf("redislimiter: CacheDenials: maxKeys is %d, must be at least 1", d.max)}
@@ -64,7 +66,7 @@ func (d *denials) AllowN(ctx context.Context, key string, n int) (Result, error)
 	s.mu.RUnlock()
 	if ok && known.n == n && sent < known.end {
 		if err := ctx.Err(); err != nil {
-			return Result{}, err
+			return Result{Name: known.result.Name}, err
 		}
 		known.result.RetryAfter = known.end - sent
 		return known.result, nil

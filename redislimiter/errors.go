@@ -72,7 +72,7 @@ func (e *unavailable) Error() string {
 	if e.uncertain {
 		text += ", the charge may have been made"
 	}
-	return text + ": " + e.cause.Error()
+	return text + ": " + plain(e.cause)
 }
 
 func (e *unavailable) Is(target error) bool {
@@ -104,15 +104,54 @@ func hasCode(err error, code string) bool {
 }
 
 // transient lists the codes by which a server says that it ran nothing and
-// that it may soon do so.
-var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK"}
+// that it may soon do so, and what they mean to a caller.
+var transient = []struct{ code, meaning string }{
+	{"LOADING", "the server is still loading its data"},
+	{"READONLY", "the server is a read-only replica"},
+	{"MASTERDOWN", "the server is a replica that has lost its primary"},
+	{"CLUSTERDOWN", "the cluster has no primary for the key"},
+	{"TRYAGAIN", "the key is being moved to another node"},
+	{"NOREPLICAS", "the primary has too few replicas in step"},
+	{"BUSY", "the server is busy with a script"},
+	{"MOVED", "the key lives on another node"},
+	{"ASK", "the key is being moved to another node"},
+}
+
+// plain is an error's text in words for people. What servers tell each other's
+// clients by these codes is no caller's business; errors.As still finds it.
+func plain(err error) string {
+	var node *nodeError
+	if errors.As(err, &node) {
+		return node.Error()
+	}
+	if replied(err) {
+		if noScript(err) {
+			return "the server forgets its scripts"
+		}
+		for _, t := range transient {
+			if hasCode(err, t.code) {
+				return t.meaning
+			}
+		}
+	}
+	return err.Error()
+}
+
+// A nodeError names the node that an error is about.
+type nodeError struct {
+	addr  string
+	cause error
+}
+
+func (e *nodeError) Error() string { return e.addr + ": " + plain(e.cause) }
+func (e *nodeError) Unwrap() error { return e.cause }
 
 // nothingRan reports whether the error proves that the script did not run, and
 // that asking once more makes sense.
 func nothingRan(err error) bool {
 	if replied(err) {
-		for _, code := range transient {
-			if hasCode(err, code) {
+		for _, t := range transient {
+			if hasCode(err, t.code) {
 				return true
 			}
 		}

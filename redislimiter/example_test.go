@@ -194,3 +194,22 @@ func memory(limits ...redislimiter.Limit) *redislimiter.Memory {
 	}
 	return m
 }
+
+// A client for limits, on which nothing hangs for long. Check tells at start-up
+// what is missing.
+func ExampleLimiter_Check() {
+	rdb := redis.NewClient(&redis.Options{ // the same fields in ClusterOptions, FailoverOptions and RingOptions
+		Addr:          "localhost:6379",
+		DialTimeout:   500 * time.Millisecond, // a host that drops packets holds up a connection for so long
+		ReadTimeout:   500 * time.Millisecond, // a reply that comes after the limiter's Timeout helps nobody
+		WriteTimeout:  500 * time.Millisecond,
+		DialerRetries: 1, // the limiter tries again by itself
+	})
+	limiter, err := redislimiter.New(rdb, "api", redislimiter.TokenBucket(10, time.Second, 20))
+	if err != nil {
+		panic(err)
+	}
+	if err := limiter.Check(ctx); err != nil {
+		slog.Error("limits cannot be enforced by Redis", "error", err)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -46,18 +45,19 @@ type Fallback struct {
 	// errors.Is(err, ErrMisconfigured) tells what an operator has to mend
 	// from an outage that ends by itself. It is called by the goroutine that
 	// asks, so it has to be quick, and often during an outage until the
-	// Cooldown begins. nil logs by slog.Default, at most every ten seconds for as
-	// long as Secondary decides, how many decisions it made and why.
+	// Cooldown begins. nil hears nothing.
 	OnError func(error)
+
+	// Logger is told at a bounded rate that Secondary decides, also if there is
+	// an OnError: at once, every ten seconds with the number of decisions and the
+	// reason, and when it is over; see [LogOutages]. nil is slog.Default; to
+	// switch it off takes a slog.DiscardHandler.
+	Logger *slog.Logger
 
 	once    sync.Once
 	breaker *gobreaker.CircuitBreaker[Result]
 	invalid error
-
-	// For the log.
-	degraded atomic.Int64 // decisions since the last line
-	logged   atomic.Int64 // when that was, in nanoseconds since 1970
-	cause    atomic.Pointer[error]
+	log     outageLog
 }
 
 // A callersError is not Primary's fault: it passes through, uncounted.
@@ -70,35 +70,49 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 		return Result{}, f.invalid
 	}
 	if err := ctx.Err(); err != nil {
-		return Result{}, err
+		name, _ := describe(f.Primary)
+		return Result{Name: name}, err
 	}
 	result, err := f.breaker.Execute(func() (Result, error) { return f.primary(ctx, key, n) })
 	if err == nil {
+		f.log.note(ctx, f.Logger, false, result, nil)
 		return result, nil
 	}
 	var callers callersError
 	if errors.As(err, &callers) {
-		return Result{}, callers.error
+		return result, callers.error
 	}
 	resting := errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+	var cause error
 	if !resting {
-		cause := err
-		f.cause.Store(&cause)
+		cause = err
 		if f.OnError != nil {
 			f.OnError(err)
 		}
 	}
-	result, err = f.secondary(ctx, key, n)
-	if f.OnError == nil {
-		f.log(ctx, result)
+	decided, err := f.secondary(ctx, key, n)
+	told := decided
+	if told.Name == "" {
+		told.Name = result.Name // where Primary picks a limiter by its own rules
 	}
-	return result, err
+	f.log.note(ctx, f.Logger, true, told, cause)
+	return decided, err
 }
 
 // Allow is shorthand for AllowN(ctx, key, 1).
 func (f *Fallback) Allow(ctx context.Context, key string) (Result, error) {
 	return f.AllowN(ctx, key, 1)
 }
+
+// Resting reports whether Primary is left alone: from its last failure of Failures
+// in a row until a probe succeeds. It is for metrics: one limiter's outage is no
+// reason to take an instance out of service.
+func (f *Fallback) Resting() bool {
+	f.once.Do(f.setUp)
+	return f.breaker.State() != gobreaker.StateClosed
+}
+
+func (f *Fallback) wraps() Allower { return f.Primary }
 
 func (f *Fallback) setUp() {
 	f.invalid = f.validate()
@@ -148,7 +162,7 @@ func (f *Fallback) primary(ctx context.Context, key string, n int) (Result, erro
 	}
 	result, err := f.Primary.AllowN(bounded, key, n)
 	if err != nil && (callerMistake(err) || ctx.Err() == context.Canceled) {
-		return Result{}, callersError{err}
+		return result, callersError{err}
 	}
 	return result, err
 }
@@ -164,35 +178,11 @@ func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, er
 		result, err = Result{Source: SourceMemory, RetryAfter: time.Second}, nil
 	}
 	result.Degraded = true
-	if p, ok := f.Primary.(described); ok && err == nil && result.Name == "" {
-		result.Name, result.Limits = p.Name(), p.Limits()
-		result.Limit = result.Limits[0]
+	if name, limits := describe(f.Primary); name != "" && err == nil && result.Name == "" {
+		result.Name, result.Limits = name, limits
+		result.Limit = limits[0]
 	}
 	return result, err
-}
-
-// logEvery bounds the rate of the log.
-const logEvery = 10 * time.Second
-
-// log tells that Secondary decides. Errors hold no keys, so neither does it.
-func (f *Fallback) log(ctx context.Context, r Result) {
-	f.degraded.Add(1)
-	now, last := time.Now().UnixNano(), f.logged.Load()
-	if now-last < int64(logEvery) || !f.logged.CompareAndSwap(last, now) {
-		return
-	}
-	var cause error
-	if p := f.cause.Load(); p != nil {
-		cause = *p
-	}
-	slog.WarnContext(ctx, "redislimiter: decisions are made without the primary limiter",
-		"limiter", r.Name, "source", r.Source.String(), "decisions", f.degraded.Swap(0), "error", cause)
-}
-
-// described is a limiter that can tell what it enforces.
-type described interface {
-	Name() string
-	Limits() []Limit
 }
 
 // Open admits everything without counting, with Source open: for a [Fallback]

@@ -1,10 +1,8 @@
 package redislimiter_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,6 +93,9 @@ func TestBreakerLeavesPrimaryAloneAndProbesOnce(t *testing.T) {
 		f := &rl.Fallback{Primary: p, Secondary: rl.Open, Timeout: 20 * time.Millisecond, OnError: func(error) { heard.Add(1) }}
 		start := time.Now()
 		for range 5 {
+			if f.Resting() {
+				t.Fatal("rests before the fifth failure")
+			}
 			allowAny(t, f, "k", 1)
 		}
 		if took := time.Since(start); took != 100*time.Millisecond {
@@ -103,6 +104,9 @@ func TestBreakerLeavesPrimaryAloneAndProbesOnce(t *testing.T) {
 		start = time.Now()
 		for range 1000 {
 			allowAny(t, f, "k", 1)
+		}
+		if !f.Resting() {
+			t.Fatal("does not rest")
 		}
 		if p.asked.Load() != 5 || time.Since(start) != 0 {
 			t.Fatalf("asked %d times, took %v while resting", p.asked.Load(), time.Since(start))
@@ -130,6 +134,9 @@ func TestBreakerLeavesPrimaryAloneAndProbesOnce(t *testing.T) {
 		}
 		if took := time.Since(back); took > 350*time.Millisecond {
 			t.Fatalf("recovered after %v", took)
+		}
+		if f.Resting() {
+			t.Fatal("still rests")
 		}
 	})
 }
@@ -238,34 +245,6 @@ func TestOnErrorTellsConfigurationFromOutage(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Failing open for an hour is not silent, and no flood either.
-func TestAnHourOfFailingOpenIsLogged(t *testing.T) {
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-		p := &primary{Allower: newMemory(t, rl.TokenBucket(1, time.Hour, 5))}
-		f := &rl.Fallback{Primary: p, Secondary: rl.Open}
-		allow(t, f, "secret", 1, true)
-		if log.Len() != 0 {
-			t.Fatalf("logged while all is well: %s", &log)
-		}
-		p.down.Store(true)
-		for range 36_000 {
-			allow(t, f, "secret", 1, true)
-			time.Sleep(100 * time.Millisecond)
-		}
-		lines := strings.Count(log.String(), "\n")
-		if lines < 350 || lines > 361 {
-			t.Fatalf("%d lines in an hour", lines)
-		}
-		if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "source=open decisions=100 error=\"no decision\"") {
-			t.Fatalf("%s", text[:500])
-		}
-	})
 }
 
 func TestInvalidFallback(t *testing.T) {

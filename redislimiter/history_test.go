@@ -12,7 +12,7 @@ import (
 	rl "github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-var histories = flag.Int("histories", 40, "how many random histories to compare with the model")
+var histories = flag.Int("histories", 15, "how many random histories to compare with the model")
 
 // Both limiters have all of these.
 type operations interface {

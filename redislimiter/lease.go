@@ -78,15 +78,14 @@ type flight struct {
 	err  error // set before done is closed
 }
 
+func (l *leases) wraps() Allower { return l.inner }
+
 func (l *leases) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	if l.batch < 1 {
 		return Result{}, &argumentError{fmt.Sprintf("redislimiter: Lease: batch is %d, must be at least 1", l.batch)}
 	}
-	if n < 1 || int64(n) > l.batch {
+	if n < 1 || int64(n) > l.batch || ctx.Err() != nil {
 		return l.inner.AllowN(ctx, key, n)
-	}
-	if err := ctx.Err(); err != nil {
-		return Result{}, err
 	}
 	k := l.leaseOf(key)
 	for {
@@ -103,12 +102,17 @@ func (l *leases) AllowN(ctx context.Context, key string, n int) (Result, error) 
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return Result{}, ctx.Err()
+			return l.failed(ctx.Err())
 		}
 		if f.err != nil {
-			return Result{}, f.err
+			return l.failed(f.err)
 		}
 	}
+}
+
+func (l *leases) failed(err error) (Result, error) {
+	name, _ := describe(l.inner)
+	return Result{Name: name}, err
 }
 
 // spend takes n units of the current batch.

@@ -41,7 +41,7 @@ func TestLeasesSpendWhatWasGranted(t *testing.T) {
 							if allowAny(t, l, "k", 1).Allowed {
 								spent[i].Add(1)
 							}
-							time.Sleep(8 * time.Millisecond)
+							time.Sleep(16 * time.Millisecond)
 						}
 					})
 				}

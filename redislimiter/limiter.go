@@ -41,10 +41,12 @@ type Limiter struct {
 	args     []any // ARGV that every call begins with
 	seed     maphash.Seed
 	lanes    []lane
-	single   lane        // for calls that share no trip
-	trips    sync.Pool   // of *trip
-	calls    sync.Pool   // of *call
-	suspect  atomic.Bool // a connection was found closed: others may be
+	single   lane         // for calls that share no trip
+	trips    sync.Pool    // of *trip
+	calls    sync.Pool    // of *call
+	door     *door        // which limiters of one client share
+	dialler  dialler      // nil if rdb is none
+	reloaded atomic.Int64 // when the cluster's slots were last asked for, in nanoseconds since 1970
 }
 
 // New makes a limiter. All limits must admit a request, and are charged
@@ -73,7 +75,9 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
 		script: script, prefixes: prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
 		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
+		door: doorOf(rdb),
 	}
+	l.dialler, _ = rdb.(dialler)
 	for _, arg := range script.Args {
 		l.args = append(l.args, arg)
 	}
@@ -103,7 +107,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // units may have been charged, and ctx.Err() if the caller has given up.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	if err := checkN(l.name, n, l.capacity); err != nil {
-		return Result{}, err
+		return Result{Name: l.name}, err
 	}
 	return l.decide(ctx, key, model.Charge{Cost: int64(n), Count: 1})
 }
@@ -113,7 +117,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Result, error)
 // admit at once; n = 0 looks.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int) (int, Result, error) {
 	if err := checkN(l.name, n, model.Unlimited); err != nil {
-		return 0, Result{}, err
+		return 0, Result{Name: l.name}, err
 	}
 	r, err := l.decide(ctx, key, atMost(n, l.capacity))
 	return int(r.charge.units), r, err
@@ -131,7 +135,7 @@ func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (
 	c := l.calls.Get().(*call)
 	c.id, c.taken.Charge = escapeID(key), charge
 	if err := l.do(ctx, l.deadline(ctx), l.laneOf(c.id), c); err != nil {
-		return Result{}, err
+		return Result{Name: l.name}, err
 	}
 	r := l.result(key, &c.taken, c.request)
 	c.clear()

@@ -96,10 +96,10 @@ func (m *Memory) Allow(ctx context.Context, key string) (Result, error) {
 // ever admit, and ctx.Err() if ctx is done.
 func (m *Memory) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	if err := checkN(m.name, n, m.capacity); err != nil {
-		return Result{}, err
+		return Result{Name: m.name}, err
 	}
 	if err := m.ready(ctx); err != nil {
-		return Result{}, err
+		return Result{Name: m.name}, err
 	}
 	return m.decide(key, model.Charge{Cost: int64(n), Count: 1}), nil
 }
@@ -108,10 +108,10 @@ func (m *Memory) AllowN(ctx context.Context, key string, n int) (Result, error) 
 // [Limiter.AllowAtMost].
 func (m *Memory) AllowAtMost(ctx context.Context, key string, n int) (int, Result, error) {
 	if err := checkN(m.name, n, model.Unlimited); err != nil {
-		return 0, Result{}, err
+		return 0, Result{Name: m.name}, err
 	}
 	if err := m.ready(ctx); err != nil {
-		return 0, Result{}, err
+		return 0, Result{Name: m.name}, err
 	}
 	r := m.decide(key, atMost(n, m.capacity))
 	return int(r.charge.units), r, nil

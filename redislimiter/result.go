@@ -13,8 +13,8 @@ import (
 // be put around each other.
 //
 // A refusal is an answer: Result.Allowed is false and the error is nil. An
-// error means that there is no answer; its Result is not meant to be read, and
-// denies if it is.
+// error means that there is no answer; its Result denies, and only its Name is
+// meant to be read.
 type Allower interface {
 	AllowN(ctx context.Context, key string, n int) (Result, error)
 }

@@ -9,6 +9,8 @@ func Shadow(l Allower) Allower { return shadow{l} }
 
 type shadow struct{ Allower }
 
+func (s shadow) wraps() Allower { return s.Allower }
+
 func (s shadow) AllowN(ctx context.Context, key string, n int) (Result, error) {
 	r, err := s.Allower.AllowN(ctx, key, n)
 	if err == nil && !r.Allowed && n > 0 {

@@ -250,3 +250,51 @@ func TestValuesOfALoneCaller(t *testing.T) {
 		}
 	})
 }
+
+// Each call that waits leaves at its own deadline, whatever the order of the
+// deadlines and whether it is on a trip or waits for one, and what its trip
+// brings later meets nobody.
+func TestEachCallLeavesAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := limitertest.Redis(t)
+		f := &flaky{UniversalClient: client}
+		l, err := rl.New(f, "test", rl.TokenBucket(1, time.Hour, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Timeout = 200 * time.Millisecond
+		allow(t, l, "k", 1, true)
+		f.before = func(context.Context, int64, redis.Cmder) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		var wg sync.WaitGroup
+		for i := range 100 {
+			within := time.Duration(10+i*37%100) * time.Millisecond
+			if i%5 == 0 {
+				within = l.Timeout
+			}
+			wg.Go(func() {
+				ctx, cancel := context.Background(), func() {}
+				if within < l.Timeout {
+					ctx, cancel = context.WithTimeout(ctx, within)
+				}
+				defer cancel()
+				start := time.Now()
+				_, err := l.Allow(ctx, "k")
+				if took := time.Since(start); took != within || !errors.Is(err, rl.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) != (i%5 != 0) {
+					t.Errorf("call %d with %v: %v after %v", i, within, err, took)
+				}
+			})
+			if i%10 == 0 {
+				synctest.Wait() // some are on trips when others come
+			}
+		}
+		wg.Wait()
+		f.well.Store(true)
+		time.Sleep(2 * time.Second) // the trips come back
+		if r := allow(t, l, "k", 1, true); r.Remaining < 998-100 || r.Remaining > 998 {
+			t.Errorf("%d remaining", r.Remaining)
+		}
+	})
+}

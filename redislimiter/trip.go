@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,9 @@ type trip struct {
 	start   func() // runs it; kept, since making it allocates
 
 	calls   []*call
-	aboard  int // callers that still wait; guarded by the lane's mu
+	aboard  int  // callers that still wait; guarded by the lane's mu
+	landed  bool // the calls are not the trip's any more; guarded likewise
+	extra   bool // it goes because others do not come back
 	left    chan struct{}
 	entries []entry
 	places  map[place]int // of entries
@@ -96,11 +99,12 @@ func (t *trip) run() {
 		n.mu.Lock()
 		if n.first == nil || n.flying > n.most && n.othersLand(t) {
 			n.flying--
+			i := slices.Index(n.aloft, t)
+			n.aloft = slices.Delete(n.aloft, i, i+1)
 			n.mu.Unlock()
 			l.trips.Put(t)
 			return
 		}
-		n.departed = time.Now()
 		t.board()
 		n.mu.Unlock()
 	}
@@ -108,7 +112,8 @@ func (t *trip) run() {
 
 // board takes the calls that wait. The lane's mu is held.
 func (t *trip) board() {
-	t.calls = t.calls[:0]
+	t.lane.departed = time.Now()
+	t.calls, t.landed = t.calls[:0], false
 	for c := t.lane.first; c != nil && len(t.calls) < maxCalls; {
 		next := c.next
 		if len(t.calls) == 0 || !t.lane.apart || c.id == t.calls[0].id {
@@ -169,7 +174,7 @@ func (t *trip) gather() {
 		p, count := place{c.id, c.taken.Cost}, c.taken.Count
 		if c.taken.AtMost {
 			count = -count
-		} else if i, ok := t.places[p]; ok {
+		} else if i, ok := t.find(p); ok {
 			c.entry, c.request = i, t.entries[i].count
 			t.entries[i].count++
 			continue
@@ -179,6 +184,15 @@ func (t *trip) gather() {
 		c.entry, c.request = len(t.entries), 0
 		t.entries = append(t.entries, entry{place: p, count: count})
 	}
+}
+
+// find looks for the entry of a place. Often it is the one before: a hot key.
+func (t *trip) find(p place) (int, bool) {
+	if i := len(t.entries) - 1; i >= 0 && t.entries[i].place == p && t.entries[i].count > 0 {
+		return i, true
+	}
+	i, ok := t.places[p]
+	return i, ok
 }
 
 // land hands out the answers.
@@ -193,14 +207,19 @@ func (t *trip) land(reply []int64, err error) {
 		return err == errAskAlone || err == nil && c.script == nil && t.entries[c.entry].again
 	}
 	n.mu.Lock()
-	for _, c := range t.calls {
-		c.trip, c.landed = nil, !again(c)
-		if !c.landed {
+	t.landed = true
+	for i, c := range t.calls {
+		if c.trip = nil; c.gone {
+			t.calls[i] = nil
+		} else if c.landed = !again(c); !c.landed {
 			c.lane.Store(&l.single)
 		}
 	}
 	n.mu.Unlock()
 	for i, c := range t.calls {
+		if c == nil {
+			continue
+		}
 		t.calls[i] = nil
 		if again(c) {
 			l.depart(&l.single, c)
@@ -252,7 +271,10 @@ func (t *trip) decode(reply []int64) error {
 
 // travel sends the command until there is an answer, or nothing can come of it.
 func (t *trip) travel() ([]int64, error) {
-	if t.limiter.suspect.Load() {
+	if err := t.knock(); err != nil {
+		return nil, err
+	}
+	if t.limiter.door.suspect.Load() {
 		t.testConnections()
 	}
 	err := t.send(evalsha, &t.script.SHA)
@@ -263,8 +285,8 @@ func (t *trip) travel() ([]int64, error) {
 		err = t.send(eval, &t.script.Text)
 	}
 	if err != nil {
-		if t.command.state.Load() == written && broken(err) {
-			t.limiter.suspect.Store(true)
+		if t.command.state.Load() == written && broken(err) || t.unreached(err) {
+			t.limiter.door.suspect.Store(true)
 		}
 		return nil, err
 	}
@@ -275,6 +297,25 @@ func (t *trip) travel() ([]int64, error) {
 func broken(err error) bool {
 	var network net.Error
 	return !replied(err) && !errors.As(err, &network) || errors.As(err, &network) && !network.Timeout()
+}
+
+// knock returns an error if the server is known not to be reached. A client of
+// several nodes, or one that does not tell how it dials, is trusted.
+func (t *trip) knock() error {
+	l := t.limiter
+	if l.dialler == nil || !l.door.suspect.Load() && !(t.extra && l.dialler.PoolStats().IdleConns == 0) {
+		return nil
+	}
+	err := l.door.knock(l.dialler, t.left, t.deadline)
+	if err != nil {
+		l.door.suspect.Store(true)
+	}
+	return err
+}
+
+// unreached reports whether the command got no connection.
+func (t *trip) unreached(err error) bool {
+	return t.limiter.dialler != nil && t.command.state.Load() != written && !replied(err) && !errors.Is(err, redis.ErrClosed)
 }
 
 // maxTests bounds the PINGs of testConnections.
@@ -291,7 +332,7 @@ func (t *trip) testConnections() {
 		}
 		err := t.limiter.rdb.Process(t, redis.NewStatusCmd(t, "ping"))
 		if err == nil || replied(err) {
-			t.limiter.suspect.Store(false)
+			t.limiter.door.suspect.Store(false)
 			return
 		}
 		if !broken(err) || nothingRan(err) {
@@ -313,6 +354,9 @@ func (t *trip) send(name any, script *string) error {
 			return errTimeout
 		}
 		err := t.limiter.rdb.Process(t, &t.command)
+		if err != nil && !replied(err) {
+			t.limiter.lost()
+		}
 		if err == nil || !nothingRan(err) && !noScript(err) {
 			return err
 		}

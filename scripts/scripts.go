@@ -105,6 +105,9 @@ func (s *Script) setText(text string) {
 // Reset deletes its KEYS.
 var Reset = plain("reset.lua")
 
+// Permissions tells what the ACL does not allow.
+var Permissions = plain("permissions.lua")
+
 // plain is a script that needs no joining.
 func plain(name string) *Script {
 	text, err := files.ReadFile(name)

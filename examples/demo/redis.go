@@ -117,14 +117,18 @@ type clock struct{ rdb redis.UniversalClient }
 func (c clock) now(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
+	var cause error
 	for {
 		t, err := c.rdb.Time(ctx).Result()
 		if err == nil {
 			return t, nil
 		}
-		time.Sleep(20 * time.Millisecond)
-		if ctx.Err() != nil { // another try would only say that
-			return t, err
+		if cause == nil || ctx.Err() == nil { // the last try may only say that time is up
+			cause = err
 		}
+		if ctx.Err() != nil {
+			return t, cause
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

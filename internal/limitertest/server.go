@@ -26,6 +26,9 @@ func Redis(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
 		// Nobody may wait for a connection: go-redis waits by timers that
 		// it shares between all clients, and so between bubbles.
 		PoolSize: 4096,
+		// There are thousands of clients in a run: the defaults of 32 KiB a
+		// connection are most of what the tests would allocate.
+		ReadBufferSize: 2048, WriteBufferSize: 2048,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return server.Dial()
 		},

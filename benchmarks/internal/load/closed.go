@@ -48,6 +48,10 @@ func Closed(ctx context.Context, decide Decide, plan Plan) *Outcome {
 	begin := make(chan struct{})
 	for _, c := range callers {
 		all.Go(func() {
+			// As a request has: many callers that wait for the end of one
+			// context would get in each other's way.
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
 			<-begin
 			c.run(ctx, decide, &stop)
 		})

@@ -19,6 +19,7 @@ const (
 	Counter = "sliding window counter"
 	Hits    = "sliding window log"
 	Memory  = "Memory"
+	Three   = "bucket, counter and fixed window at once"
 )
 
 // Limit says a quota in our words, by one of the algorithms.
@@ -44,6 +45,7 @@ var ours = []Peer{
 	{Name: GCRA, Open: inRedisBy(GCRA)},
 	{Name: Counter, Open: inRedisBy(Counter)},
 	{Name: Hits, Open: inRedisBy(Hits)},
+	{Name: Three, Open: openThree},
 	{Name: Memory, Every: untimed, Open: openMemory},
 }
 
@@ -61,12 +63,21 @@ func inRedisBy(algorithm string) func(*redis.Client, Quota) (load.Decide, error)
 var made atomic.Int64
 
 // NewLimiter makes our limiter as it is measured everywhere.
-func NewLimiter(rdb *redis.Client, limit redislimiter.Limit) (*redislimiter.Limiter, error) {
-	l, err := redislimiter.New(rdb, fmt.Sprint("bench", made.Add(1)), limit)
+func NewLimiter(rdb *redis.Client, limits ...redislimiter.Limit) (*redislimiter.Limiter, error) {
+	l, err := redislimiter.New(rdb, fmt.Sprint("bench", made.Add(1)), limits...)
 	if err == nil {
 		l.Timeout = timeout
 	}
 	return l, err
+}
+
+// openThree: three rules that share a hash, in one call.
+func openThree(rdb *redis.Client, q Quota) (load.Decide, error) {
+	l, err := NewLimiter(rdb, Limit(Bucket, q), Limit(Counter, q), redislimiter.FixedWindow(q.Burst, q.Per))
+	if err != nil {
+		return nil, err
+	}
+	return decideBy(l), nil
 }
 
 func openMemory(_ *redis.Client, q Quota) (load.Decide, error) {

@@ -36,6 +36,9 @@ const (
 
 	// Refuse cuts every connection and stops listening: the dial fails.
 	Refuse
+
+	// BlackHole drops everything: a dial gets no answer at all, and requests on open connections are held as by Stall.
+	BlackHole
 )
 
 // Fault says what goes wrong, for which requests and how often.
@@ -44,14 +47,17 @@ type Fault struct {
 	Delay time.Duration // of DelayReply
 
 	// Command limits the fault to requests of one command, in any case: "evalsha". The rest passes; so a new
-	// connection can say HELLO first. Empty means all. Refuse does not look at it.
+	// connection can say HELLO first. Empty means all. Refuse and BlackHole do not look at it.
 	Command string
 
-	// Times ends the fault after so many requests. 0 means that it stays until the next Set. Stall and Refuse do
-	// not look at it.
+	// Times ends the fault after so many requests. 0 means that it stays until the next Set. Stall, Refuse and
+	// BlackHole do not look at it.
 	Times int
 }
 
 func (f Fault) concerns(command string) bool {
-	return f.Command == "" || strings.EqualFold(f.Command, command)
+	return f.Command == "" || f.Kind == BlackHole || strings.EqualFold(f.Command, command)
 }
+
+// holds reports whether requests wait for the end of the fault.
+func (f Fault) holds() bool { return f.Kind == Stall || f.Kind == BlackHole }

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"testing"
@@ -245,6 +246,30 @@ func TestRefuseMakesDialsFailUntilItEnds(t *testing.T) {
 	p.Heal()
 	if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 2 {
 		t.Errorf("after the end, on the same address: %d, %v", n, err)
+	}
+}
+
+func TestBlackHoleDropsDialsAndHoldsRequests(t *testing.T) {
+	p, rdb, direct, key := setup(t)
+	p.Set(faults.Fault{Kind: faults.BlackHole})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := rdb.Incr(ctx, key).Err(); err == nil {
+		t.Error("answered on the open connection")
+	}
+	conn, err := net.DialTimeout("tcp", p.Addr(), 200*time.Millisecond)
+	var network net.Error
+	if !errors.As(err, &network) || !network.Timeout() {
+		t.Errorf("dialled %v, %v; want no answer at all", conn, err)
+	}
+	wantValue(t, direct, key, 0)
+	p.Heal()
+	eventually.True(t, 5*time.Second, "the held request reaches the server", func() bool {
+		n, _ := direct.Get(t.Context(), key).Int()
+		return n == 1
+	})
+	if n, err := rdb.Incr(t.Context(), key).Result(); err != nil || n != 2 {
+		t.Errorf("the next call: %d, %v", n, err)
 	}
 }
 

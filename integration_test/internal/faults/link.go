@@ -81,11 +81,11 @@ func (l *link) forward() {
 	}
 }
 
-// admit returns the fault that concerns the request, and holds it as long as that is a Stall.
+// admit returns the fault that concerns the request, and holds it as long as that is a Stall or a BlackHole.
 func (l *link) admit(command string) Fault {
 	for {
 		fault, changed := l.proxy.decide(command)
-		if fault.Kind != Stall {
+		if !fault.holds() {
 			return fault
 		}
 		l.proxy.hold(+1)

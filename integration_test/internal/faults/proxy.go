@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"errors"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ type Proxy struct {
 	fault    Fault          // Times counts down
 	changed  chan struct{}  // closed and replaced by each Set, to wake those who wait for the fault to end
 	links    map[*link]bool // the open connections
+	hole     *hole          // while BlackHole is set
 	closed   bool
 
 	forwarded, answered, lost map[string]int // by command
@@ -69,6 +72,10 @@ func (p *Proxy) Set(f Fault) {
 	p.fault = f
 	close(p.changed)
 	p.changed = make(chan struct{})
+	if p.hole != nil && f.Kind != BlackHole {
+		p.hole.fill()
+		p.hole = nil
+	}
 	if f.Kind == Refuse {
 		p.cutAll()
 		if p.listener != nil {
@@ -84,6 +91,12 @@ func (p *Proxy) Set(f Fault) {
 		}
 		p.listener = listener
 		p.running.Go(func() { p.accept(listener) })
+	}
+	if f.Kind == BlackHole && p.hole == nil {
+		var err error
+		if p.hole, err = dig(p.listener); err != nil {
+			p.tb.Errorf("the proxy to %s cannot drop connections: %v", p.upstream, err)
+		}
 	}
 }
 
@@ -146,6 +159,9 @@ func (p *Proxy) cutAll() {
 func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
+	if p.hole != nil {
+		p.hole.fill()
+	}
 	if p.listener != nil {
 		p.listener.Close()
 	}
@@ -157,6 +173,15 @@ func (p *Proxy) close() {
 func (p *Proxy) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) { // by dig
+			p.mu.Lock()
+			hole, changed := p.hole != nil, p.changed
+			p.mu.Unlock()
+			if hole {
+				<-changed
+			}
+			continue
+		}
 		if err != nil {
 			return // closed by Set or close
 		}
@@ -196,7 +221,7 @@ func (p *Proxy) decide(command string) (Fault, <-chan struct{}) {
 	if f.Kind == None || !f.concerns(command) {
 		return Fault{}, p.changed
 	}
-	if f.Kind != Stall && f.Times > 0 {
+	if !f.holds() && f.Times > 0 {
 		if p.fault.Times--; p.fault.Times == 0 {
 			p.fault = Fault{}
 		}

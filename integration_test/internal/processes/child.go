@@ -51,7 +51,8 @@ func startChild(ctx context.Context, name, worker string, o order) (*child, erro
 	return c, nil
 }
 
-func (c *child) begin() {
+// next tells the child to go on: to begin, and later to stop.
+func (c *child) next() {
 	_, _ = c.stdin.Write([]byte("\n")) // as above
 }
 

@@ -71,7 +71,14 @@ func (g *Group[Out]) begin() {
 		}
 	}
 	for _, c := range g.children {
-		c.begin()
+		c.next()
+	}
+}
+
+// Stop closes Stopped in all processes. Call it once.
+func (g *Group[Out]) Stop() {
+	for _, c := range g.children {
+		c.next()
 	}
 }
 

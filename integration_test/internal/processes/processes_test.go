@@ -100,6 +100,8 @@ var misbehave = processes.Register("misbehave", func(ctx context.Context, how st
 		panic("famous last words")
 	case "exit":
 		os.Exit(0)
+	case "until stopped":
+		<-processes.Stopped()
 	case "wait":
 		<-ctx.Done()
 		return "", fmt.Errorf("still waiting: %w", ctx.Err())
@@ -151,6 +153,14 @@ func TestDeadline(t *testing.T) {
 	}
 	if !errors.Is(errs[1], context.DeadlineExceeded) {
 		t.Errorf("the worker that does not: %v", errs[1])
+	}
+}
+
+func TestStopEndsTheProcessesThatWaitForIt(t *testing.T) {
+	g := misbehave.Start(t, time.Minute, "until stopped", "until stopped")
+	g.Stop()
+	if outputs, errs := g.Wait(); errors.Join(errs...) != nil || outputs[0] != "until stopped" {
+		t.Errorf("%q, %v", outputs, errs)
 	}
 }
 

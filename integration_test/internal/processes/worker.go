@@ -61,7 +61,8 @@ func Register[In, Out any](name string, work func(ctx context.Context, in In, be
 // workers is written during initialisation only.
 var workers = map[string]func(ctx context.Context, input []byte, begin func()) ([]byte, error){}
 
-// order is what a child is told on its standard input, first of all. A second line tells it to begin.
+// order is what a child is told on its standard input, first of all. A second line tells it to begin, a third one that
+// the test has seen enough.
 type order struct {
 	Deadline time.Time
 	Input    json.RawMessage
@@ -121,6 +122,12 @@ func serve(name string, in *bufio.Reader, out *json.Encoder) ([]byte, error) {
 	return output, err
 }
 
+// stopped is closed when the test calls Stop.
+var stopped = make(chan struct{})
+
+// Stopped is for workers that go on until the test has seen enough: it is closed when the test calls Group.Stop.
+func Stopped() <-chan struct{} { return stopped }
+
 // awaitBegin also ends this process when the test dies, before or after: nobody else would.
 func awaitBegin(in io.ByteReader, out *json.Encoder) {
 	err := out.Encode(report{Ready: true})
@@ -131,7 +138,12 @@ func awaitBegin(in io.ByteReader, out *json.Encoder) {
 		orphaned(err)
 	}
 	go func() {
-		if _, err := in.ReadByte(); err != nil {
+		_, err := in.ReadByte()
+		if err == nil {
+			close(stopped)
+			_, err = in.ReadByte()
+		}
+		if err != nil {
 			orphaned(err)
 		}
 	}()

@@ -40,6 +40,12 @@ func (k Kind) program() string {
 	return name + "-server"
 }
 
+// client returns the name of the program that talks to the server.
+func (k Kind) client() string {
+	name, _, _ := strings.Cut(string(k), ":")
+	return name + "-cli"
+}
+
 // variable returns the environment variable that overrides the image: REDISLIMITER_TEST_IMAGE_REDIS_7_0.
 func (k Kind) variable() string {
 	return "REDISLIMITER_TEST_IMAGE_" + strings.NewReplacer(":", "_", ".", "_").Replace(strings.ToUpper(string(k)))

@@ -35,6 +35,7 @@ type Server struct {
 	Container testcontainers.Container // for what the methods below do not offer
 
 	tb     testing.TB
+	ip     netip.Addr // on the private network; otherwise unset
 	paused bool
 }
 

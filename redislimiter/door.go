@@ -1,0 +1,96 @@
+package redislimiter
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A door is what the limiters of one client know of the way to the server.
+//
+// After a connection was lost or none could be had, a trip knocks before it
+// gives go-redis a command: it dials and hangs up. go-redis would dial five
+// times for each command, goes on when nobody waits any more, with a
+// connection of its pool taken for up to half a minute if nothing answers, and
+// after as many failures as its pool has connections dials only once a second,
+// also when the server is back. So nothing of this may begin.
+type door struct {
+	suspect atomic.Bool // a connection was lost, or none could be had, and nothing was answered since
+
+	mu      sync.Mutex
+	last    time.Time // the last knock
+	err     error     // what came of it
+	knocked chan struct{}
+}
+
+const (
+	// knocks is the time between two knocks that nobody hears. What comes
+	// earlier gets the error of the last one.
+	knocks = 200 * time.Millisecond
+	// opened is for how long a knock that was heard is enough while there are
+	// connections that wait for a reply: a server that is stalled is dialled
+	// with success, again and again.
+	opened = time.Second
+)
+
+// A dialler is a client of one server, which tells how it dials it.
+type dialler interface {
+	Options() *redis.Options
+	PoolStats() *redis.PoolStats
+}
+
+// doors has the door of each client, by a weak pointer to it.
+var doors sync.Map
+
+func doorOf(rdb Client) *door {
+	client, ok := rdb.(*redis.Client)
+	if !ok {
+		return &door{}
+	}
+	key := weak.Make(client)
+	d, known := doors.LoadOrStore(key, &door{})
+	if !known {
+		runtime.AddCleanup(client, func(key weak.Pointer[redis.Client]) { doors.Delete(key) }, key)
+	}
+	return d.(*door)
+}
+
+// knock returns an error if the server cannot be dialled.
+func (d *door) knock(client dialler, left <-chan struct{}, deadline time.Time) error {
+	pool := client.PoolStats()
+	waiting := pool.TotalConns > pool.IdleConns
+	d.mu.Lock()
+	if since := time.Since(d.last); since >= opened || since >= knocks && (d.err != nil || !waiting) {
+		d.last, d.err, d.knocked = time.Now(), nil, make(chan struct{})
+		go d.dial(client.Options(), deadline, d.knocked)
+	}
+	knocked := d.knocked
+	d.mu.Unlock()
+	select {
+	case <-knocked:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.err
+	case <-left:
+		return errTimeout
+	}
+}
+
+// dial is a knock.
+func (d *door) dial(options *redis.Options, deadline time.Time, knocked chan<- struct{}) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	conn, err := options.Dialer(ctx, options.Network, options.Addr)
+	if err == nil {
+		conn.Close()
+	}
+	d.mu.Lock()
+	d.err = err
+	d.mu.Unlock()
+	close(knocked)
+}
