@@ -5,7 +5,7 @@ NESTED = integration_test otelredislimiter benchmarks examples/loadtest
 FUZZTIME ?= 5s
 SOAK ?= 2m
 
-.PHONY: test unit integration images check fuzz stress soak bench compare up down
+.PHONY: test unit integration images browser check fuzz stress soak bench compare up demo-image down
 
 # Everything: unit tests with the race detector, then real servers in
 # containers. Says loudly what it could not run; with CI set that is a failure.
@@ -19,7 +19,7 @@ unit:
 
 integration:
 	@if docker info >/dev/null 2>&1; then \
-		$(MAKE) --no-print-directory images && cd integration_test && $(GO) test -race -shuffle=on -timeout 15m ./...; \
+		$(MAKE) --no-print-directory images && cd integration_test && $(GO) test -race -shuffle=on -timeout 20m -p 1 ./...; \
 	elif [ -n "$$CI" ]; then \
 		echo 'FAIL: Docker is not available, the tests on real servers cannot run' >&2; exit 1; \
 	else \
@@ -29,9 +29,16 @@ integration:
 	fi
 
 # Server images. Where a registry can be reached the public ones are used;
-# elsewhere they are built from Debian's packages.
-images:
-	@docker image inspect redis:7.0 redis:8.0 valkey/valkey:8.1 >/dev/null 2>&1 || integration_test/images/build.sh
+# elsewhere they are built from Debian's packages. The same for a browser,
+# where the machine has none.
+images: browser
+	@docker image inspect redis:7.0 redis:8.0 valkey/valkey:8.1 >/dev/null 2>&1 || \
+		integration_test/images/build.sh redis:7.0 redis:8.0 valkey:8.1
+
+browser:
+	@for b in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$b >/dev/null && exit; done; \
+		docker image inspect chromedp/headless-shell >/dev/null 2>&1 || integration_test/images/build.sh chromium || \
+		echo 'No browser could be had: the tests of the page will say so.' >&2
 
 check:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt-clean: $$out" >&2; exit 1; fi
@@ -63,9 +70,24 @@ bench:
 compare: images
 	cd benchmarks && $(GO) run .
 
-# A Redis for trying things by hand.
-up:
-	docker compose up -d --wait || docker-compose up -d
+# The demo in containers: Redis, three instances, the edge with the page. PROFILE=cluster uses a Redis Cluster.
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+DEMO_IMAGE ?= redislimiter-demo
+PORT ?= 8080
+# What `make images` has built, where the public image is not there.
+REDIS_IMAGE ?= $(shell docker image inspect redis:8.0 >/dev/null 2>&1 || \
+	{ docker image inspect redislimiter-test/redis:8.0 >/dev/null 2>&1 && echo redislimiter-test/; })redis:8.0
+CLUSTER_URL = redis://node-1:6379?addr=node-2:6379&addr=node-3:6379
+
+up: demo-image
+	REDIS_IMAGE='$(REDIS_IMAGE)' DEMO_IMAGE='$(DEMO_IMAGE)' PORT='$(PORT)' COMPOSE_PROFILES='$(PROFILE)' \
+		$(if $(filter cluster,$(PROFILE)),DEMO_REDIS='$(CLUSTER_URL)') $(COMPOSE) up -d
+	@echo 'page http://127.0.0.1:$(PORT)/'
+
+demo-image:
+	@mkdir -p artifacts/image
+	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags '-s -w' -o artifacts/image/demo ./examples/demo
+	docker build -q -t '$(DEMO_IMAGE)' -f examples/demo/Dockerfile artifacts/image
 
 down:
-	docker compose down || docker-compose down
+	COMPOSE_PROFILES=cluster $(COMPOSE) down -v -t 3 --remove-orphans

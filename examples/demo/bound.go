@@ -17,9 +17,14 @@ func atMost(limit redislimiter.Limit, span time.Duration) int64 {
 	span = max(span, 0)
 	rate, per := big.NewInt(int64(limit.Rate())), big.NewInt(int64(limit.Per()))
 	most := big.NewInt(int64(span))
-	if limit.Algorithm() == "sliding window log" {
+	windows := map[string]int64{
 		// Rate in any window: as many windows as it takes to cover the span.
-		return most.Div(most, per).Add(most, big.NewInt(1)).Mul(most, rate).Int64()
+		"sliding window log": 1,
+		// Rate in each of the windows that the span touches.
+		"sliding window counter": 2, "fixed window": 2,
+	}
+	if more, windowed := windows[limit.Algorithm()]; windowed {
+		return most.Div(most, per).Add(most, big.NewInt(more)).Mul(most, rate).Int64()
 	}
 	// A full bucket, and whole tokens that came back.
 	most.Mul(most, rate).Div(most, per)

@@ -5,12 +5,14 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"github.com/redis/go-redis/v9"
 )
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A cable makes connections and can be pulled: those that exist break, and new
-// ones are refused, as if the server were gone.
+// A cable makes the connections of one client and can be pulled: those that
+// exist break, and new ones are refused, as if the server were gone.
 type cable struct {
 	through dialer
 
@@ -19,8 +21,16 @@ type cable struct {
 	conns  map[*plugged]struct{}
 }
 
-func newCable(through dialer) *cable {
-	return &cable{through: through, conns: map[*plugged]struct{}{}}
+func newCable() *cable { return &cable{conns: map[*plugged]struct{}{}} }
+
+// over is the dialer for options. It goes through the cable, if there is one.
+func (c *cable) over(options *redis.Options) dialer {
+	dial := redis.NewDialer(options)
+	if c == nil {
+		return dial
+	}
+	c.through = dial
+	return c.dial
 }
 
 func (c *cable) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -65,6 +75,15 @@ func (c *cable) pull() {
 		_ = p.Conn.Close()
 	}
 	clear(c.conns)
+}
+
+// set plugs the cable in or pulls it.
+func (c *cable) set(connected bool) {
+	if connected {
+		c.plug()
+		return
+	}
+	c.pull()
 }
 
 func (c *cable) plug() {

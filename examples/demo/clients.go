@@ -20,6 +20,7 @@ type client struct {
 	address  netip.Addr
 	interval time.Duration
 	atOnce   int  // requests every interval, all at the same time
+	first    int  // of the first volley, if it is another number
 	forges   bool // sends another X-Forwarded-For each time
 	http     *http.Client
 }
@@ -44,10 +45,25 @@ func newClients(limit redislimiter.Limit, w *wire) []*client {
 	return clients
 }
 
+// equalClients makes clients of one manner.
+func equalClients(s loadSettings, w *wire) []*client {
+	clients := make([]*client, s.Clients)
+	for i := range clients {
+		clients[i] = &client{
+			name:     fmt.Sprintf("client-%d", i+1),
+			address:  netip.AddrFrom4([4]byte{203, 0, 113, byte(101 + i)}), // not those of newClients
+			interval: time.Duration(float64(s.Burst) / s.Rate * float64(time.Second)),
+			atOnce:   s.Burst,
+		}
+		clients[i].connect(w)
+	}
+	return clients
+}
+
 func (c *client) connect(w *wire) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dialFrom(ctx, c.address) }
 	c.http = &http.Client{
-		Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: c.atOnce},
+		Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: max(c.atOnce, c.first)},
 		Timeout:   5 * time.Second,
 	}
 }
@@ -56,6 +72,8 @@ func (c *client) connect(w *wire) {
 func (c *client) manner() string {
 	text := fmt.Sprintf("%.3g requests a second", float64(c.atOnce)/c.interval.Seconds())
 	switch {
+	case c.first > 0:
+		text = fmt.Sprintf("%d requests at once, then %.3g a second", c.first, 1/c.interval.Seconds())
 	case c.forges:
 		text += ", forging X-Forwarded-For"
 	case c.atOnce > 1:
@@ -71,9 +89,9 @@ func (c *client) drive(ctx context.Context, t *tally) {
 	ticker := time.NewTicker(c.interval)
 	defer ticker.Stop()
 	unhurried := context.WithoutCancel(ctx) // a request under way is not cut off
-	for {
+	for atOnce := max(c.first, c.atOnce); ; atOnce = c.atOnce {
 		var volley sync.WaitGroup
-		for range c.atOnce {
+		for range atOnce {
 			volley.Go(func() { c.send(unhurried, t) })
 		}
 		volley.Wait()
@@ -86,7 +104,7 @@ func (c *client) drive(ctx context.Context, t *tally) {
 }
 
 func (c *client) send(ctx context.Context, t *tally) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge/", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge/hello", nil)
 	if err != nil {
 		t.broke()
 		return

@@ -120,6 +120,7 @@ func TestWhole(t *testing.T) {
 		}
 		t.Run("real server", testRealServer)
 		t.Run("by hand", testByHand)
+		t.Run("taken over", testTakenOver)
 	})
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -181,6 +182,34 @@ func testByHand(t *testing.T) {
 	holds(t, wait(), o)
 	if !strings.Contains(o.String(), "by hand  127.0.0.1") {
 		t.Errorf("the request by hand is not in the table:\n%s", o)
+	}
+}
+
+// testTakenOver changes the limit in the middle of the script, which then does
+// nothing more by itself; the sum holds for both limits.
+func testTakenOver(t *testing.T) {
+	t.Parallel()
+	o := &output{}
+	wait := runs(t.Context(), o, "-for", "5s", "-timeout", "10s")
+	url := o.await(t, `page +(http://\S+)`)
+	o.await(t, `\d\.\ds .*(redis \d)`)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"api/limit", strings.NewReader(`{"algorithm":"window","rate":3,"per":"1s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNoContent {
+		t.Errorf("status %d, want 204", response.StatusCode)
+	}
+	holds(t, wait(), o)
+	if text := o.String(); !strings.Contains(text, "changed by hand") || strings.Contains(text, "Redis is cut off ==") {
+		t.Errorf("the script goes on:\n%s", text)
 	}
 }
 

@@ -39,32 +39,60 @@ func (s *server) stop() error {
 	return err
 }
 
+// A node is an instance as the edge sees it.
+type node struct {
+	name string
+	url  *url.URL
+	down atomic.Bool // did not answer when it was asked last
+}
+
+// parseNode takes the name from the host, as it is in a network of containers.
+func parseNode(text string) (*node, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" || u.Host == "" || u.Path != "" {
+		return nil, fmt.Errorf("%q, must be like http://app-1:8080", text)
+	}
+	return &node{name: u.Hostname(), url: u}, nil
+}
+
 // An edge is the load balancer: it passes each request to the next instance.
 type edge struct {
 	*server
 	transport *http.Transport
 	wire      *wire
+	cockpit   *cockpit
 	addr      string
 	moved     error // why addr is not the one asked for
 }
 
-func newEdge(addr string, instances []*instance) (*edge, error) {
-	e := &edge{wire: newWire(), transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	listener, err := e.listen(addr)
+// newEdge serves the page and the application, to TCP and to the wire. It owns
+// the cockpit from then on.
+func newEdge(addr string, elsewhere bool, w *wire, c *cockpit) (*edge, error) {
+	e := &edge{wire: w, cockpit: c, transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	listener, err := e.listen(addr, elsewhere)
 	if err != nil {
 		return nil, fmt.Errorf("-addr: %w", err)
 	}
 	e.addr = listener.Addr().String()
-	e.server = serve(&httputil.ReverseProxy{Rewrite: roundRobin(instances), Transport: e.transport}, listener, e.wire)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: roundRobin(c.nodes), Transport: e.transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // the page shows which instance is down
+			http.Error(w, "the instance does not answer", http.StatusBadGateway)
+		},
+	}
+	e.server = serve(c.routes(proxy), listener, e.wire)
 	return e, nil
 }
 
-// listen takes another port if the one asked for cannot be had, so that the
-// first run does not fail because something else has it.
-func (e *edge) listen(addr string) (net.Listener, error) {
+// listen takes another port if the one asked for cannot be had and elsewhere
+// is fine, so that the first run does not fail because something else has it.
+func (e *edge) listen(addr string, elsewhere bool) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
-	if err == nil {
-		return listener, nil
+	if err == nil || !elsewhere {
+		return listener, err
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	listener, again := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -75,22 +103,30 @@ func (e *edge) listen(addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// roundRobin chooses the instance, and says who the client is.
+// roundRobin chooses the instance, and says who the client is. Instances that
+// are down are passed over, if any is not.
 //
 // X-Forwarded-For is the address that the connection comes from, and nothing
 // else: with Rewrite, ReverseProxy has removed what the client sent in it.
 // Nobody is in front of this edge who could be believed.
-func roundRobin(instances []*instance) func(*httputil.ProxyRequest) {
+func roundRobin(nodes []*node) func(*httputil.ProxyRequest) {
 	var next atomic.Uint64
 	return func(r *httputil.ProxyRequest) {
-		i := (next.Add(1) - 1) % uint64(len(instances))
-		r.SetURL(&url.URL{Scheme: "http", Host: instances[i].addr})
+		for range nodes {
+			n := nodes[(next.Add(1)-1)%uint64(len(nodes))]
+			r.SetURL(n.url)
+			if !n.down.Load() {
+				break
+			}
+		}
 		r.SetXForwarded()
 	}
 }
 
 func (e *edge) stop() error {
+	e.cockpit.hangUp() // or the server would wait for the browsers
 	err := e.server.stop()
+	e.cockpit.stop()
 	e.transport.CloseIdleConnections()
 	return err
 }

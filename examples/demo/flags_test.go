@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +15,12 @@ func TestWrongFlags(t *testing.T) {
 		{"-rate x", "-rate"},
 		{"-per 0s", "-per"},
 		{"-per -1s", "-per"},
-		{"-per 1ns", "-per"},
-		{"-per 200000h", "-per"},
+		{"-per 1ns", "per"},
+		{"-per 200000h", "per"},
 		{"-burst 0", "-burst"},
 		{"-burst 5 -algorithm log", "-burst"},
-		{"-algorithm gcra", "-algorithm"},
+		{"-algorithm tokens", "-algorithm"},
+		{"-algorithm leaky -rate 1 -burst 5", "-burst"},
 		{"-rate 2000000 -algorithm log", "-rate"},
 		{"-on-failure panic", "-on-failure"},
 		{"-redis http://localhost", "-redis"},
@@ -28,6 +30,13 @@ func TestWrongFlags(t *testing.T) {
 		{"-for -1s", "-for"},
 		{"-for ten", "-for"},
 		{"-addr 8080", "-addr"},
+		{"-role both", "-role"},
+		{"-role instance", "-redis"},
+		{"-role edge", "-instances"},
+		{"-role edge -instances https://app:1", "-instances"},
+		{"-role edge -instances http://app:1 -for 5s", "-for"},
+		{"-trust everybody", "-trust"},
+		{"-health nowhere", "-health"},
 		{"-unknown", "-unknown"},
 		{"open", "open"},
 	} {
@@ -39,6 +48,24 @@ func TestWrongFlags(t *testing.T) {
 		if stdout.Len() > 0 || strings.Contains(stderr.String(), "hidden") {
 			t.Errorf("%s: printed %q, %q", test.args, stdout.String(), stderr.String())
 		}
+	}
+}
+
+// Flags win over the environment, and it over the defaults.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DEMO_RATE", "7")
+	t.Setenv("DEMO_PER", "3s")
+	t.Setenv("DEMO_ON_FAILURE", "closed")
+	cfg, err := parse([]string{"-per", "2s"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := cfg.settings; s.Rate != 7 || s.Per != span(2*time.Second) || s.Burst != 20 || s.OnFailure != "closed" {
+		t.Errorf("%+v", s)
+	}
+	t.Setenv("DEMO_RATE", "many")
+	if _, err := parse(nil, io.Discard); err == nil || !strings.Contains(err.Error(), "DEMO_RATE") {
+		t.Errorf("error %v, want one that names DEMO_RATE", err)
 	}
 }
 
@@ -67,6 +94,7 @@ func TestHelp(t *testing.T) {
 func TestAtMost(t *testing.T) {
 	bucket := redislimiter.TokenBucket(10, time.Second, 20)
 	log := redislimiter.SlidingWindowLog(10, time.Second)
+	window := redislimiter.FixedWindow(10, time.Second)
 	for _, test := range []struct {
 		limit redislimiter.Limit
 		span  time.Duration
@@ -81,6 +109,8 @@ func TestAtMost(t *testing.T) {
 		{log, 999 * time.Millisecond, 10},
 		{log, time.Second, 20},
 		{log, 3500 * time.Millisecond, 40},
+		{window, 0, 20}, // the end of a window, and the beginning of the next
+		{window, time.Second, 30},
 		{redislimiter.Limit{}, time.Hour, 0},
 		{redislimiter.TokenBucket(1_000_000, time.Second, 1), 87600 * time.Hour, 315_360_000_000_001},
 	} {

@@ -13,32 +13,32 @@ type policy struct {
 	share  redislimiter.Limit  // of one instance; local only
 }
 
-func policyOf(name string, limit redislimiter.Limit) (policy, error) {
+func policyOf(name string, limit redislimiter.Limit, instances int) (policy, error) {
 	switch name {
 	case "open":
 		return policy{name: name, source: redislimiter.SourceOpen}, nil
 	case "closed":
 		return policy{name: name, source: redislimiter.SourceClosed}, nil
 	case "local":
-		p := policy{name: name, source: redislimiter.SourceMemory, share: limit.Share(instanceCount)}
-		if _, err := p.secondary(); err != nil {
-			return policy{}, fmt.Errorf("-on-failure local: the share of one instance: %w", err)
+		p := policy{name: name, source: redislimiter.SourceMemory, share: limit.Share(instances)}
+		if _, err := p.secondary(limiterName); err != nil {
+			return policy{}, fmt.Errorf("on-failure local: the share of one instance: %w", err)
 		}
 		return p, nil
 	}
-	return policy{}, fmt.Errorf("-on-failure: %q, must be open, closed or local", name)
+	return policy{}, fmt.Errorf("on-failure: %q, must be open, closed or local", name)
 }
 
 // secondary makes the limiter that decides in the place of Redis. Each
 // instance needs its own, as it would in a process of its own.
-func (p policy) secondary() (redislimiter.Allower, error) {
+func (p policy) secondary(name string) (redislimiter.Allower, error) {
 	switch p.source {
 	case redislimiter.SourceOpen:
 		return redislimiter.Open, nil
 	case redislimiter.SourceClosed:
 		return redislimiter.Closed, nil
 	}
-	return redislimiter.NewMemory(limiterName, p.share)
+	return redislimiter.NewMemory(name, p.share)
 }
 
 // most is how much can be admitted at most, in words; local is the verdict about

@@ -2,110 +2,115 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
-// A backend is the Redis that the instances share, with a switch.
-type backend interface {
-	// client is a new connection pool, as each instance has one of its own.
-	client() *redis.Client
-	cut()
-	restore() error
-	close()
-	String() string
+// A backend is the Redis that the instances share: a server, a Cluster, or one
+// embedded in this process.
+type backend struct {
+	single   *redis.Options        // of a server, the embedded one too
+	cluster  *redis.ClusterOptions // instead
+	embedded *miniredis.Miniredis
 }
 
-func newBackend(options *redis.Options) (backend, error) {
-	if options != nil {
-		return newRemote(options), nil
+// parseBackend reads a URL as go-redis has it; with addr parameters it names
+// the nodes of a Cluster. The empty URL is an embedded server.
+func parseBackend(text string) (*backend, error) {
+	b := &backend{}
+	var err error
+	switch {
+	case text == "":
+		return b, nil
+	case strings.Contains(text, "addr="):
+		b.cluster, err = redis.ParseClusterURL(text)
+	default:
+		b.single, err = redis.ParseURL(text)
 	}
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		return nil, fmt.Errorf("embedded Redis: %w", err)
+	// An url.Error quotes the whole URL, with the password in it.
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err
 	}
-	m.ClockTTL(true) // otherwise keys never expire
-	return &embedded{m: m, addr: m.Addr()}, nil
+	return b, err
 }
 
-// tune sets what makes a client come back soon after an outage. The limiter
-// needs none of it to be right: it keeps its own deadline, and has no command
-// sent twice whatever MaxRetries says.
-func tune(options redis.Options) *redis.Options {
-	// A connection that cannot be made within a decision's deadline is of no
-	// use; the defaults are five dials of five seconds.
-	options.DialTimeout = 100 * time.Millisecond
-	options.DialerRetries = 1
+// start starts the embedded server, if that is what it is.
+func (b *backend) start() error {
+	if b.single != nil || b.cluster != nil {
+		return nil
+	}
+	b.embedded = miniredis.NewMiniRedis()
+	if err := b.embedded.Start(); err != nil {
+		return fmt.Errorf("embedded Redis: %w", err)
+	}
+	b.embedded.ClockTTL(true) // otherwise keys never expire
+	b.single = &redis.Options{Addr: b.embedded.Addr()}
+	return nil
+}
+
+// client makes a connection pool, as each process has one of its own. A cable
+// that is given is in between.
+//
+// The options make a client come back soon after an outage. The limiter needs
+// none of them to be right: it keeps its own deadline, and has no command sent
+// twice whatever MaxRetries says.
+func (b *backend) client(c *cable) redis.UniversalClient {
+	if b.cluster != nil {
+		options := *b.cluster // NewClusterClient fills in what it is given
+		options.DialTimeout, options.DialerRetries = dialTimeout, 1
+		options.ContextTimeoutEnabled = true
+		options.PoolSize = poolSize
+		options.Dialer = c.over(&redis.Options{DialTimeout: dialTimeout, TLSConfig: options.TLSConfig})
+		return redis.NewClusterClient(&options)
+	}
+	options := *b.single
+	options.DialTimeout, options.DialerRetries = dialTimeout, 1
 	// The stragglers of a stalled server end with their callers and do not
 	// occupy the pool for the ReadTimeout of five seconds.
 	options.ContextTimeoutEnabled = true
-	// After PoolSize failed dials the pool stops dialing for a second at a
-	// time. The Fallback already rests, and for a shorter time.
-	options.PoolSize = 1000
-	// For TIME, which the demo sends itself.
-	options.MaxRetries = -1
-	return &options
-}
-
-// embedded is a miniredis in this process, on a port of its own.
-type embedded struct {
-	m    *miniredis.Miniredis
-	addr string // miniredis has none while it is stopped
-}
-
-func (e *embedded) client() *redis.Client {
-	return redis.NewClient(tune(redis.Options{Addr: e.addr}))
-}
-
-func (e *embedded) String() string { return "embedded, on " + e.addr }
-
-// cut stops the server. It keeps its data, as Redis does with appendonly yes.
-func (e *embedded) cut() { e.m.Close() }
-
-// restore starts the server on the port it had. Something else may have it for
-// a moment: a dial to a free local port can come to be connected to itself.
-func (e *embedded) restore() error {
-	var err error
-	for range 50 {
-		if err = e.m.Restart(); err == nil {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("embedded Redis: %w", err)
-}
-
-func (e *embedded) close() { e.m.Close() }
-
-// remote is a server that others may use too: it is left alone, and the
-// connection to it is cut.
-type remote struct {
-	options *redis.Options
-	cable   *cable
-}
-
-func newRemote(options *redis.Options) *remote {
-	r := &remote{options: tune(*options)}
-	r.cable = newCable(redis.NewDialer(r.options))
-	r.options.Dialer = r.cable.dial
-	return r
-}
-
-func (r *remote) client() *redis.Client {
-	options := *r.options // NewClient fills in what it is given
+	options.PoolSize = poolSize
+	options.MaxRetries = -1 // for TIME, which the demo sends itself
+	options.Dialer = c.over(&options)
 	return redis.NewClient(&options)
 }
 
-func (r *remote) String() string { return "server " + r.options.Addr } // never the URL: it may hold a password
-func (r *remote) cut()           { r.cable.pull() }
-func (r *remote) restore() error { r.cable.plug(); return nil }
-func (r *remote) close()         {}
+const (
+	// A connection that cannot be made within a decision's deadline is of no
+	// use; the defaults are five dials of five seconds.
+	dialTimeout = 100 * time.Millisecond
+	// After PoolSize failed dials the pool stops dialing for a second at a
+	// time. The Fallback already rests, and for a shorter time.
+	poolSize = 1000
+)
 
-// A clock is that of the Redis server, by which limits are enforced.
-type clock struct{ rdb *redis.Client }
+// String never is the URL: it may hold a password.
+func (b *backend) String() string {
+	switch {
+	case b.embedded != nil:
+		return "embedded, on " + b.single.Addr
+	case b.cluster != nil:
+		return "cluster " + strings.Join(b.cluster.Addrs, " ")
+	case b.single != nil:
+		return "server " + b.single.Addr
+	}
+	return "embedded"
+}
+
+func (b *backend) close() {
+	if b.embedded != nil {
+		b.embedded.Close()
+	}
+}
+
+// A clock is that of the Redis server, by which limits are enforced. The nodes
+// of a Cluster have to agree about the time.
+type clock struct{ rdb redis.UniversalClient }
 
 // now tries for two seconds, also when ctx is done already: an interrupted
 // demo still makes up its sum.

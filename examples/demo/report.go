@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -13,35 +14,44 @@ import (
 
 // A report writes what happens, as plain text in columns.
 type report struct {
-	w       io.Writer
-	cfg     config
-	clients []*client
+	w     io.Writer
+	cfg   config
+	names map[string]string // of clients, by address
 }
 
-func newReport(w io.Writer, cfg config, clients []*client) *report {
-	return &report{w: w, cfg: cfg, clients: clients}
+func newReport(w io.Writer, cfg config) *report {
+	return &report{w: w, cfg: cfg, names: map[string]string{}}
 }
 
 func (r *report) printf(format string, args ...any) { fmt.Fprintf(r.w, format, args...) }
 
 // opening tells what runs.
 func (r *report) opening(d *demo) {
-	for _, i := range d.instances {
-		r.printf("%-10s http://%s/\n", i.name, i.addr)
-	}
-	r.printf("%-10s %s\n", "edge", d.edge.url())
+	r.printf("%-10s %s\n", "page", d.edge.url())
 	if d.edge.moved != nil {
 		r.printf("%-10s not on %s: %v\n", "", r.cfg.addr, d.edge.moved)
 	}
-	r.printf("%-10s %v\n", "Redis", d.backend)
+	for _, i := range d.instances {
+		r.printf("%-10s http://%s/hello\n", i.name, i.addr)
+	}
+	r.printf("%-10s %v\n", "Redis", r.cfg.backend)
 	r.printf("%-10s %v; for each client address, all instances together\n", "limit", r.cfg.limit)
 	r.printf("%-10s %v\n", "on failure", r.cfg.policy)
-	for _, c := range r.clients {
+	_, clients := d.load.state()
+	for _, c := range clients {
+		r.names[c.address.String()] = c.name
 		r.printf("%-10s %-12s %s\n", c.name, c.address, c.manner())
 	}
-	r.printf("%-10s curl -i %s\n\n", "by hand", d.edge.url())
-	up, outage, _ := d.lengths()
-	r.printf("== Redis is up, for %v; then it is stopped for %v ==\n", up, outage)
+	r.printf("%-10s curl -i %shello\n\n", "by hand", d.edge.url())
+	if r.cfg.length > 0 {
+		up, outage, _ := d.lengths()
+		r.printf("== Redis is up, for %v; then it is cut off for %v ==\n", up, outage)
+	}
+}
+
+// taken tells that the script is over.
+func (r *report) taken() {
+	r.printf("\n== Settings are changed by hand: no more is done by itself ==\n")
 }
 
 const lineFormat = "%6s  %3v %3v  %3v %3v  %3v %3v  %4v %4v  %8v %8v  %8s  %s\n"
@@ -65,48 +75,41 @@ func (r *report) line(since time.Duration, second *counts, admitted int, most st
 
 // up is the sum of the phase with Redis, client by client.
 func (r *report) up(c *counts, v verdict, span time.Duration) {
-	r.printf("\nRedis was up for %.2fs by its clock.\n", span.Seconds())
+	r.printf("\nWhat Redis decided in %.2fs by its clock:\n", span.Seconds())
 	r.printf("  %-8s %-12s %9s %9s %9s\n", "client", "address", "admitted", "refused", "at most")
-	each := atMost(r.cfg.limit, span)
 	keys := c.keys(redislimiter.SourceRedis)
+	each := v.atMost / max(int64(len(keys)), 1)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		admitted, refused := c.byClient(key, redislimiter.SourceRedis, true), c.byClient(key, redislimiter.SourceRedis, false)
 		r.printf("  %-8s %-12s %9d %9d %9d\n", r.nameOf(key), key, admitted, refused, each)
 	}
 	r.printf("  %-21s %9d %9s %9d\n", "all", v.admitted, "", v.atMost)
-	if other := c.of(true) + c.of(false) - c.bySource(redislimiter.SourceRedis); other > 0 {
-		r.printf("  Redis gave no decision in time for %d others (%v); the policy decided: %s.\n", other, c.failure, sources(c))
+	if c.failures > 0 {
+		r.printf("  Redis gave no decision in time to %d (%v); all decisions: %s\n", c.failures, c.failure, sources(c))
 	}
 	r.answers(c)
 }
 
-// nameOf tells who has an address. Anybody else came by hand.
-func (r *report) nameOf(key string) string {
-	for _, c := range r.clients {
-		if c.address.String() == key {
-			return c.name
-		}
-	}
-	return "by hand"
-}
+// nameOf tells who has an address. Anybody else came by hand, or from the page.
+func (r *report) nameOf(key string) string { return cmp.Or(r.names[key], "by hand") }
 
-func (r *report) stopped(b backend) {
-	if _, ours := b.(*embedded); ours {
-		r.printf("\n== Redis is stopped ==\n")
+func (r *report) cut() {
+	if r.cfg.backend.embedded != nil {
+		r.printf("\n== Redis is cut off ==\n")
 		return
 	}
-	r.printf("\n== The connection to Redis is cut; the server is left alone ==\n")
+	r.printf("\n== Redis is cut off; the server is left alone ==\n")
 }
 
 // outage is what the policy did.
-func (r *report) outage(c *counts, v verdict, span time.Duration) {
-	r.printf("\nRedis was away for %.2fs. Policy %v.\n", span.Seconds(), r.cfg.policy)
-	source := r.cfg.policy.source
+func (r *report) outage(c *counts, v verdict, span time.Duration, p policy) {
+	r.printf("\nRedis was away for %.2fs. Policy %v.\n", span.Seconds(), p)
+	source := p.source
 	admitted, all := c.admitted(source), c.bySource(source)
 	r.printf("  decided by %v: %d, of which admitted %d, refused %d; to be admitted at most: %s\n",
-		source, all, admitted, all-admitted, r.cfg.policy.most(v))
+		source, all, admitted, all-admitted, p.most(v))
 	if before := c.bySource(redislimiter.SourceRedis); before > 0 {
-		r.printf("  decided by redis: %d, in the moment before it stopped\n", before)
+		r.printf("  decided by redis: %d, in the moment before\n", before)
 	}
 	r.printf("  Redis was asked in vain %d times; all others were decided at once\n", c.failures)
 	r.answers(c)
@@ -115,20 +118,16 @@ func (r *report) outage(c *counts, v verdict, span time.Duration) {
 func (r *report) restored() { r.printf("\n== Redis is back ==\n") }
 
 // back is how soon the instances returned to Redis.
-func (r *report) back(c *counts, v verdict, span time.Duration, instances []*instance) {
+func (r *report) back(c *counts, v verdict, span time.Duration) {
 	r.printf("\nDecisions come from Redis again:\n")
 	for i, first := range c.firstByRedis {
 		if first == 0 {
-			r.printf("  %s not yet\n", instances[i].name)
+			r.printf("  %s not yet\n", fmt.Sprintf("app-%d", i+1))
 			continue
 		}
-		r.printf("  %s after %s\n", instances[i].name, milliseconds(first))
+		r.printf("  %s after %s\n", fmt.Sprintf("app-%d", i+1), milliseconds(first))
 	}
 	r.printf("  by Redis, %d were admitted in %.2fs, and %d could be at most\n", v.admitted, span.Seconds(), v.atMost)
-	if r.cfg.redis == nil {
-		r.printf("  (this Redis kept its data; one that loses it gives each client a full burst once more,\n")
-		r.printf("  which is within the numbers above, because they are for each phase alone)\n")
-	}
 	r.answers(c)
 	r.printf("\n")
 }

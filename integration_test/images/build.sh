@@ -5,15 +5,21 @@
 #   redislimiter-test/redis:7.0    Debian 12 (bookworm)
 #   redislimiter-test/redis:8.0    Debian 13 (trixie)
 #   redislimiter-test/valkey:8.1   Debian 13 (trixie)
+#   redislimiter-test/chromium     Debian 13 (trixie), for machines that have no browser
 #
-# Images that exist are kept: remove one (docker rmi) to have it built anew. Arguments work as with the public images:
+# With arguments only those are built: build.sh chromium, build.sh redis:8.0.
+#
+# Images that exist are kept: remove one (docker rmi) to have it built anew. Arguments of servers work as with the public
+# images:
 #
 #   docker run IMAGE                                        the server, with its defaults, saving nothing
 #   docker run IMAGE --maxmemory 10mb                       the server with these arguments
 #   docker run IMAGE redis-server --port 7000 --save 60 1   this program with these arguments
 #   docker run IMAGE redis-sentinel /tmp/sentinel.conf      the same, as a sentinel
 #
-# Environment: DEBIAN_MIRROR (default: the one apt uses), TMPDIR (600 MB are needed there), DOCKER (default: docker).
+# The browser's are those of chromium itself: docker run --network host IMAGE --remote-debugging-port=0 about:blank
+#
+# Environment: DEBIAN_MIRROR (default: the one apt uses), TMPDIR (3 GB are needed there for the browser, 600 MB for servers), DOCKER (default: docker).
 # Needs root, because debootstrap does.
 set -eu
 
@@ -95,48 +101,97 @@ ENTRY
 	chmod 755 "$1/usr/local/bin/server-entry"
 }
 
-# make_root SUITE PACKAGE,PACKAGE...
+# make_root NAME SUITE PACKAGE,PACKAGE...
 make_root() {
 	root=$work/$1
 	[ ! -d "$root" ] || return 0
 	need_debootstrap
-	debootstrap --variant=minbase --include="$2" "$1" "$root" "$(find_mirror)" >"$work/$1.log" 2>&1 || {
+	debootstrap --variant=minbase --include="$3" "$2" "$root" "$(find_mirror)" >"$work/$1.log" 2>&1 || {
 		tail -n 20 "$work/$1.log" >&2
-		fail "debootstrap of $1 failed; set DEBIAN_MIRROR if the mirror is not reachable"
+		fail "debootstrap of $2 failed; set DEBIAN_MIRROR if the mirror is not reachable"
 	}
-	write_entry "$root"
-	mkdir -m 1777 "$root/data"
-	# The same binary is server and sentinel; only the name differs, and Debian has it in a package of its own.
+}
+
+# add_packages DIRECTORY PACKAGE...: for those whose dependencies are beyond debootstrap.
+add_packages() {
+	root=$1
+	shift
+	mount -t proc proc "$root/proc" || fail "could not mount /proc for apt-get"
+	DEBIAN_FRONTEND=noninteractive chroot "$root" sh -c \
+		'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"' sh "$@" >"$work/packages.log" 2>&1 || {
+		tail -n 20 "$work/packages.log" >&2
+		fail "could not install $*"
+	}
+	umount "$root/proc"
+}
+
+# The same binary is server and sentinel; only the name differs, and Debian has it in a package of its own.
+add_servers() {
+	write_entry "$1"
+	mkdir -m 1777 -p "$1/data"
 	for family in redis valkey; do
-		if [ -x "$root/usr/bin/$family-server" ]; then
-			ln -sf "$family-server" "$root/usr/bin/$family-sentinel"
+		if [ -x "$1/usr/bin/$family-server" ]; then
+			ln -sf "$family-server" "$1/usr/bin/$family-sentinel"
 		fi
 	done
 }
 
-# build IMAGE SUITE PACKAGES SERVER
-build() {
+# import NAME IMAGE CHANGE...: the root of that name becomes the image, with the changes.
+import() {
+	name=$1 image=$2
+	shift 2
+	for change; do
+		shift
+		set -- "$@" --change "$change"
+	done
+	tar -C "$work/$name" --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' \
+		--exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' \
+		--exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \
+		-c . >"$work/rootfs.tar" || fail "could not pack $name"
+	"$DOCKER" import "$@" "$work/rootfs.tar" "$image" >/dev/null || fail "docker import of $image failed"
+	rm -f "$work/rootfs.tar"
+}
+
+# wanted IMAGE: it was asked for, or everything was, and it is not there.
+wanted() {
+	case " $only " in
+	'  ' | *" ${1#redislimiter-test/} "*) ;;
+	*) return 1 ;;
+	esac
 	if have_image "$1"; then
 		echo "$1: present"
-		return 0
+		return 1
 	fi
 	started=$(date +%s)
 	[ -n "$work" ] || work=$(mktemp -d)
-	make_root "$2" "$3"
-	tar -C "$work/$2" --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' \
-		--exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' \
-		--exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \
-		-c . >"$work/rootfs.tar" || fail "could not pack $2"
-	"$DOCKER" import --change "ENV SERVER=$4" --change 'WORKDIR /data' --change 'EXPOSE 6379' \
-		--change "USER ${4%-server}" \
-		--change 'ENTRYPOINT ["/usr/local/bin/server-entry"]' --change "CMD [\"$4\"]" \
-		"$work/rootfs.tar" "$1" >/dev/null || fail "docker import of $1 failed"
-	rm -f "$work/rootfs.tar"
-	echo "$1: built in $(($(date +%s) - started)) s"
+}
+
+done_with() { echo "$1: built in $(($(date +%s) - started)) s"; }
+
+# server IMAGE SUITE PACKAGES SERVER
+server() {
+	wanted "$1" || return 0
+	make_root "$2" "$2" "$3"
+	add_servers "$work/$2"
+	import "$2" "$1" "ENV SERVER=$4" 'WORKDIR /data' 'EXPOSE 6379' "USER ${4%-server}" \
+		'ENTRYPOINT ["/usr/local/bin/server-entry"]' "CMD [\"$4\"]"
+	done_with "$1"
+}
+
+# A container gives Chromium no namespaces to make a sandbox of, and 64 MB of shared memory.
+browser() {
+	wanted "$1" || return 0
+	make_root browser trixie ca-certificates
+	add_packages "$work/browser" chromium fonts-inter fonts-dejavu-core
+	import browser "$1" 'USER nobody' 'WORKDIR /tmp' 'ENV HOME=/tmp' \
+		'ENTRYPOINT ["chromium", "--headless", "--no-sandbox", "--disable-dev-shm-usage", "--user-data-dir=/tmp/profile"]'
+	done_with "$1"
 }
 
 "$DOCKER" version >/dev/null 2>&1 || fail "the Docker engine does not answer ($DOCKER version)"
 use_apt_proxy
-build redislimiter-test/redis:7.0 bookworm redis-server redis-server
-build redislimiter-test/redis:8.0 trixie redis-server,valkey-server redis-server
-build redislimiter-test/valkey:8.1 trixie redis-server,valkey-server valkey-server
+only=$*
+server redislimiter-test/redis:7.0 bookworm redis-server redis-server
+server redislimiter-test/redis:8.0 trixie redis-server,valkey-server redis-server
+server redislimiter-test/valkey:8.1 trixie redis-server,valkey-server valkey-server
+browser redislimiter-test/chromium
