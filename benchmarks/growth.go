@@ -17,7 +17,10 @@ func (b *bench) growth(ctx context.Context) error {
 	if err := b.growthOfLog(ctx); err != nil {
 		return err
 	}
-	return b.growthOfKeys(ctx)
+	if err := b.growthOfKeys(ctx); err != nil {
+		return err
+	}
+	return b.growthOfPrimaries(ctx)
 }
 
 // growthOfLog charges logs that are full but for the charges that are measured,

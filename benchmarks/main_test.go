@@ -52,7 +52,7 @@ func TestEverySection(t *testing.T) {
 	}
 	for _, want := range []string{
 		"### " + hotKey, "### " + tenK, "### " + million, "### " + mostlyNot, "### " + refusedKey, "### In memory",
-		"### Server time", "### Bytes", "### Growth: a log", "### Growth: keys", "### p99", "### HTTP", "### Targets",
+		"### Server time", "### Bytes", "### Growth: a log", "### Growth: keys", "### Growth: primaries", "### p99", "### HTTP", "### Targets",
 		peers.RedisRate, peers.Ulule, peers.Throttled, peers.RateInMap, peers.GoLimiter, peers.UluleMemory, web.HTTPRate,
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -18,7 +18,7 @@ const (
 
 // many is a peer whose decision is one call of a script for 50 keys.
 func many(algorithm string) peers.Peer {
-	return peers.Peer{Name: algorithm + manySuffix, Open: func(rdb *redis.Client, q peers.Quota) (load.Decide, error) {
+	return peers.Peer{Name: algorithm + manySuffix, Open: func(rdb redis.UniversalClient, q peers.Quota) (load.Decide, error) {
 		return peers.Many(rdb, algorithm, q, keysInTrip)
 	}}
 }

@@ -18,6 +18,7 @@ type settings struct {
 	keysHeld   int   // to count bytes by
 	logLimits  []int
 	population []int // keys in the server while a decision is measured
+	primaries  int   // of the largest cluster
 	loads      []float64
 
 	batches int // rounds where a turn is short
@@ -35,6 +36,7 @@ func full() *settings {
 		crowds: []int{1, 16, 64, 256, 1000}, keysHeld: 20_000,
 		logLimits:  []int{10, 100, 1_000, 10_000, 100_000},
 		population: []int{1_000, 10_000, 100_000, 1_000_000},
+		primaries:  3,
 		pool:       peers.PoolSize,
 		loads:      []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.5, 2, 3, 4, 6},
 	}
@@ -46,7 +48,7 @@ func taste() *settings {
 		rounds: 1, lasting: 40 * time.Millisecond, warming: 20 * time.Millisecond,
 		batches: 5,
 		crowds:  []int{1, 64}, keysHeld: 1_000,
-		logLimits: []int{10, 1_000}, population: []int{1_000, 10_000}, loads: []float64{0.25, 0.5},
+		logLimits: []int{10, 1_000}, population: []int{1_000, 10_000}, primaries: 2, loads: []float64{0.25, 0.5},
 		pool: peers.PoolSize,
 	}
 }

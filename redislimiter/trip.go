@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -96,6 +97,12 @@ func (t *trip) run() {
 		t.load()
 		reply, err := t.travel()
 		t.land(reply, err)
+		if len(t.calls) > 1 {
+			// Those that got their answers here may ask again at once. They
+			// run first, so that the next load has them on board and not
+			// just the first of them.
+			runtime.Gosched()
+		}
 		n.mu.Lock()
 		if n.first == nil || n.flying > n.most && n.othersLand(t) {
 			n.flying--

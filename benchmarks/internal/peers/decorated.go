@@ -19,14 +19,14 @@ const (
 )
 
 var decorated = []Peer{
-	{Name: Cached, Every: untimed, Open: func(rdb *redis.Client, q Quota) (load.Decide, error) {
+	{Name: Cached, Every: untimed, Open: func(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 		l, err := NewLimiter(rdb, Limit(Bucket, q))
 		if err != nil {
 			return nil, err
 		}
 		return decideBy(redislimiter.CacheDenials(l, cachedKeys)), nil
 	}},
-	{Name: Leased, Every: untimed, Open: func(rdb *redis.Client, q Quota) (load.Decide, error) {
+	{Name: Leased, Every: untimed, Open: func(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 		l, err := NewLimiter(rdb, Limit(Bucket, q))
 		if err != nil {
 			return nil, err

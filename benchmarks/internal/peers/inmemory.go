@@ -30,7 +30,7 @@ var inMemory = []Peer{
 }
 
 // openRateInMap is what programs write themselves. It forgets no key ever.
-func openRateInMap(_ *redis.Client, q Quota) (load.Decide, error) {
+func openRateInMap(_ redis.UniversalClient, q Quota) (load.Decide, error) {
 	var limiters sync.Map
 	every := rate.Every(q.Per / time.Duration(q.Rate))
 	return func(_ context.Context, key string) (bool, error) {
@@ -45,7 +45,7 @@ func openRateInMap(_ *redis.Client, q Quota) (load.Decide, error) {
 // openGoLimiter: fixed windows by key, swept by a goroutine. They are an hour
 // long here: when one ends, the next begins with fewer tokens than it should have
 // (v0.7.1), and the measurement would be of refusals.
-func openGoLimiter(_ *redis.Client, q Quota) (load.Decide, error) {
+func openGoLimiter(_ redis.UniversalClient, q Quota) (load.Decide, error) {
 	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(q.Burst), Interval: time.Hour})
 	if err != nil {
 		return nil, err
@@ -56,6 +56,6 @@ func openGoLimiter(_ *redis.Client, q Quota) (load.Decide, error) {
 	}, nil
 }
 
-func openUluleMemory(_ *redis.Client, q Quota) (load.Decide, error) {
+func openUluleMemory(_ redis.UniversalClient, q Quota) (load.Decide, error) {
 	return decideByUlule(ululememory.NewStore(), q), nil
 }

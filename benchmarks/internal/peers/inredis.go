@@ -33,7 +33,7 @@ var inRedis = []Peer{
 }
 
 // openRedisRate: GCRA, one script.
-func openRedisRate(rdb *redis.Client, q Quota) (load.Decide, error) {
+func openRedisRate(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 	l, limit := redis_rate.NewLimiter(rdb), redis_rate.Limit{Rate: q.Rate, Period: q.Per, Burst: q.Burst}
 	return func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, key, limit)
@@ -45,7 +45,7 @@ func openRedisRate(rdb *redis.Client, q Quota) (load.Decide, error) {
 }
 
 // openUlule: fixed windows, one script. It also counts what it refuses.
-func openUlule(rdb *redis.Client, q Quota) (load.Decide, error) {
+func openUlule(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 	store, err := ululeredis.NewStore(rdb)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func decideByUlule(store limiter.Store, q Quota) load.Decide {
 
 // openThrottled: GCRA; reads, and then compares and swaps, ten times at most.
 // Under contention it gives up with an error.
-func openThrottled(rdb *redis.Client, q Quota) (load.Decide, error) {
+func openThrottled(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 	store, err := throttledredis.NewCtx(rdb, "throttled:")
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func openThrottled(rdb *redis.Client, q Quota) (load.Decide, error) {
 	}, nil
 }
 
-func openNothing(rdb *redis.Client, _ Quota) (load.Decide, error) {
+func openNothing(rdb redis.UniversalClient, _ Quota) (load.Decide, error) {
 	script := redis.NewScript("return 1")
 	return func(ctx context.Context, key string) (bool, error) {
 		return true, script.Run(ctx, rdb, []string{key}).Err()

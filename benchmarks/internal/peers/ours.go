@@ -49,8 +49,8 @@ var ours = []Peer{
 	{Name: Memory, Every: untimed, Open: openMemory},
 }
 
-func inRedisBy(algorithm string) func(*redis.Client, Quota) (load.Decide, error) {
-	return func(rdb *redis.Client, q Quota) (load.Decide, error) {
+func inRedisBy(algorithm string) func(redis.UniversalClient, Quota) (load.Decide, error) {
+	return func(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 		l, err := NewLimiter(rdb, Limit(algorithm, q))
 		if err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func inRedisBy(algorithm string) func(*redis.Client, Quota) (load.Decide, error)
 var made atomic.Int64
 
 // NewLimiter makes our limiter as it is measured everywhere.
-func NewLimiter(rdb *redis.Client, limits ...redislimiter.Limit) (*redislimiter.Limiter, error) {
+func NewLimiter(rdb redis.UniversalClient, limits ...redislimiter.Limit) (*redislimiter.Limiter, error) {
 	l, err := redislimiter.New(rdb, fmt.Sprint("bench", made.Add(1)), limits...)
 	if err == nil {
 		l.Timeout = timeout
@@ -72,7 +72,7 @@ func NewLimiter(rdb *redis.Client, limits ...redislimiter.Limit) (*redislimiter.
 }
 
 // openThree: three rules that share a hash, in one call.
-func openThree(rdb *redis.Client, q Quota) (load.Decide, error) {
+func openThree(rdb redis.UniversalClient, q Quota) (load.Decide, error) {
 	l, err := NewLimiter(rdb, Limit(Bucket, q), Limit(Counter, q), redislimiter.FixedWindow(q.Burst, q.Per))
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func openThree(rdb *redis.Client, q Quota) (load.Decide, error) {
 	return decideBy(l), nil
 }
 
-func openMemory(_ *redis.Client, q Quota) (load.Decide, error) {
+func openMemory(_ redis.UniversalClient, q Quota) (load.Decide, error) {
 	m, err := redislimiter.NewMemory("bench", Limit(Bucket, q))
 	if err != nil {
 		return nil, err

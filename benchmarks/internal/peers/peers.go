@@ -38,7 +38,7 @@ const LogKeys = 50
 type Peer struct {
 	Name string
 	// Open makes the limiter anew. The client is nil for those in memory.
-	Open func(rdb *redis.Client, q Quota) (load.Decide, error)
+	Open func(rdb redis.UniversalClient, q Quota) (load.Decide, error)
 	// Every is how many calls there are to one whose latency is taken, for
 	// those that mostly decide without a trip. 0: each is.
 	Every int

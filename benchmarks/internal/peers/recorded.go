@@ -124,7 +124,7 @@ func failed(ctx context.Context, err error) *redis.Cmd {
 
 // Many is a limiter whose every decision is one call of our script for n keys,
 // picked from a crowd of a thousand.
-func Many(rdb *redis.Client, algorithm string, q Quota, n int) (load.Decide, error) {
+func Many(rdb redis.UniversalClient, algorithm string, q Quota, n int) (load.Decide, error) {
 	const crowd = 1000
 	var calls []Call
 	for first := 0; first < crowd; first += n {

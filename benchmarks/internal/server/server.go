@@ -44,10 +44,6 @@ func Use(ctx context.Context, addr string) (*Server, error) {
 // there is such a thing: a published port would go through a proxy process
 // that takes more of the processor than a decision does.
 func Start(ctx context.Context) (*Server, error) {
-	image := publicImage
-	if exec.CommandContext(ctx, "docker", "image", "inspect", localImage).Run() == nil {
-		image = localImage
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -57,7 +53,7 @@ func Start(ctx context.Context) (*Server, error) {
 	_, port, _ := net.SplitHostPort(addr)
 	// The server ends when its input does, so that none is left behind when
 	// this process is killed.
-	cmd := exec.Command("docker", "run", "-i", "--rm", "--label", "redislimiter-benchmarks", "--network", "host", image, "sh", "-c",
+	cmd := exec.Command("docker", "run", "-i", "--rm", "--label", "redislimiter-benchmarks", "--network", "host", image(ctx), "sh", "-c",
 		"redis-server --save '' --bind 127.0.0.1 --port "+port+" >/dev/null & cat; kill $!; wait")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -65,7 +61,7 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", image, err)
+		return nil, fmt.Errorf("start %s: %w", image(ctx), err)
 	}
 	s := &Server{Addr: addr, Client: redis.NewClient(&redis.Options{Addr: addr}), end: func() {
 		stdin.Close()
@@ -76,6 +72,13 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func image(ctx context.Context) string {
+	if exec.CommandContext(ctx, "docker", "image", "inspect", localImage).Run() == nil {
+		return localImage
+	}
+	return publicImage
 }
 
 func (s *Server) await(ctx context.Context) (err error) {
