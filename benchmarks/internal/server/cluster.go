@@ -30,12 +30,12 @@ func StartCluster(ctx context.Context, n int) (*Cluster, error) {
 	var run strings.Builder
 	c := &Cluster{}
 	for i := range n {
-		fmt.Fprintf(&run, "redis-server --save '' --bind 127.0.0.1 --port %d --cluster-enabled yes --cluster-port %d --cluster-config-file /tmp/nodes-%d >/dev/null & ",
+		fmt.Fprintf(&run, "redis-server --save '' --bind 127.0.0.1 --port %d --cluster-enabled yes --cluster-port %d --cluster-config-file /tmp/nodes-%d >/dev/null & nodes=\"$nodes $!\"; ",
 			ports[i], ports[n+i], i)
 		c.Addrs = append(c.Addrs, fmt.Sprint("127.0.0.1:", ports[i]))
 	}
 	cmd := exec.Command("docker", "run", "-i", "--rm", "--label", "redislimiter-benchmarks", "--network", "host", image(ctx), "sh", "-c",
-		run.String()+"cat; kill $(jobs -p); wait")
+		run.String()+"cat; kill $nodes; wait")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
