@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,9 +102,9 @@ func (c *Cluster) join(ctx context.Context, ports []int) error {
 // whole reports whether every node knows the owner of every slot.
 func (c *Cluster) whole(ctx context.Context) bool {
 	for _, s := range c.nodes {
-		known, err := s.ClusterSlots(ctx).Result()
+		known, err := s.ClusterShards(ctx).Result()
 		info := s.ClusterInfo(ctx).Val()
-		if err != nil || len(known) != len(c.nodes) || !strings.Contains(info, "cluster_state:ok") {
+		if err != nil || len(known) != len(c.nodes) || slices.ContainsFunc(known, func(shard redis.ClusterShard) bool { return len(shard.Slots) == 0 }) || !strings.Contains(info, "cluster_state:ok") {
 			return false
 		}
 	}
