@@ -118,15 +118,15 @@ func TestDeadServerIsDialledFewTimes(t *testing.T) {
 				ask(t, limiters, 4*time.Second) // go-redis dials five times for what was on its way when it happened
 				goroutines := runtime.NumGoroutine()
 				r.dialled()
-				answered, failed := ask(t, limiters, 10*time.Second)
-				if n := r.dialled(); n > 50 || n < 10 {
-					t.Errorf("dialled %d times in 10 s", n)
+				answered, failed := ask(t, limiters, 4*time.Second)
+				if n := r.dialled(); n > 21 || n < 4 {
+					t.Errorf("dialled %d times in 4 s", n)
 				}
 				if answered > 0 || failed < 100 {
 					t.Errorf("%d calls answered, %d failed", answered, failed)
 				}
 				if n := runtime.NumGoroutine(); n > goroutines+10 {
-					t.Errorf("%d goroutines, %d ten seconds ago", n, goroutines)
+					t.Errorf("%d goroutines, %d four seconds ago", n, goroutines)
 				}
 				r.set(false)
 				ask(t, limiters, 250*time.Millisecond)
