@@ -131,8 +131,9 @@ func rotate(s *scene) {
 // busy keeps the server in a script, so that it answers BUSY.
 func busy(s *scene) {
 	admin("config", "set", "busy-reply-threshold", "10")(s)
-	hang := dialWith(s.t, &redis.Options{Addr: s.server.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	s.loop.start(func(ctx context.Context) {
+		hang := redis.NewClient(&redis.Options{Addr: s.server.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
+		defer hang.Close()
 		hang.Do(context.WithoutCancel(ctx), "eval", "while true do end", 0) // until it is killed
 		<-ctx.Done()
 	})

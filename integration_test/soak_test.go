@@ -77,8 +77,15 @@ func (s *scene) judgeLeftovers() {
 	}
 	only := dialWith(s.t, &redis.Options{Addr: s.server.Addr, PoolSize: 1})
 	s.admin.Close()
+	var list string
+	defer func() {
+		if strings.Count(list, "\n") != 1 {
+			s.t.Logf("connections:\n%s", list)
+		}
+	}()
 	eventually.True(s.t, 15*time.Second, "all connections are closed", func() bool {
-		list, err := only.ClientList(s.t.Context()).Result()
+		var err error
+		list, err = only.ClientList(s.t.Context()).Result()
 		return err == nil && strings.Count(list, "\n") == 1
 	})
 	eventually.True(s.t, 15*time.Second, "all keys have expired", func() bool {
