@@ -36,9 +36,16 @@ images: browser
 		integration_test/images/build.sh redis:7.0 redis:8.0 valkey:8.1
 
 browser:
-	@for b in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$b >/dev/null && exit; done; \
+	@for b in chromium chromium-browser google-chrome google-chrome-stable \
+		'/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'; do command -v "$$b" >/dev/null && exit; done; \
 		docker image inspect chromedp/headless-shell >/dev/null 2>&1 || integration_test/images/build.sh chromium || \
-		echo 'No browser could be had: the tests of the page will say so.' >&2
+		if [ -n "$$CI" ]; then \
+			echo 'FAIL: no browser can be had, the tests of the page cannot run' >&2; exit 1; \
+		else \
+			echo '************************************************************' >&2; \
+			echo '* NOT RUN: the tests of the page. No browser could be had. *' >&2; \
+			echo '************************************************************' >&2; \
+		fi
 
 check:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt-clean: $$out" >&2; exit 1; fi

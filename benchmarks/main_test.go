@@ -19,18 +19,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// requireDocker fails where CI is set, since a run that skips its tests must
-// not be green there.
+// requireDocker fails the test where no Redis can be run: go test would not show a skip.
 func requireDocker(t *testing.T) {
 	t.Helper()
-	err := exec.Command("docker", "info").Run()
-	if err == nil {
-		return
-	}
-	if os.Getenv("CI") != "" {
+	if err := exec.Command("docker", "info").Run(); err != nil {
 		t.Fatalf("Docker is needed to run a Redis: %v", err)
 	}
-	t.Skipf("Docker is needed to run a Redis: %v", err)
 }
 
 // A tiny run of everything: each section writes its table and each limiter its
