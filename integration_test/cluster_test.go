@@ -100,32 +100,30 @@ func inStep(t *testing.T, replica *servers.Server) {
 
 // kill: the primary is gone, and its replica elected.
 func (c *clusterUnderLoad) kill(t *testing.T) {
-	primary, replica := c.pair(t)
-	run := laySiege(t, c.place())
-	keys, others := run.keysAt(t, primary.Addr)
-	killed := time.Now()
-	primary.Kill()
-	promoted := becomes(t, replica, "master")
-	run.awaitRedis(t, promoted)
-	o := run.lift(t)
-	o.failover(t, killed, promoted, keys)
-	o.wantKept(t, others)
+	c.lose(t, (*servers.Server).Kill, func(*servers.Server) {})
 }
 
-// isolate: the primary lives on, and nobody reaches it.
+// isolate: the primary lives on, and nobody reaches it. When it is back it learns that it is a replica now.
 func (c *clusterUnderLoad) isolate(t *testing.T) {
+	c.lose(t, (*servers.Server).Isolate, func(primary *servers.Server) {
+		primary.Rejoin()
+		becomes(t, primary, "slave")
+		inStep(t, primary)
+	})
+}
+
+// lose takes a primary away. After Redis has decided again, it may come back.
+func (c *clusterUnderLoad) lose(t *testing.T, goes, comes func(primary *servers.Server)) {
 	primary, replica := c.pair(t)
 	run := laySiege(t, c.place())
 	keys, others := run.keysAt(t, primary.Addr)
-	cut := time.Now()
-	primary.Isolate()
+	lost := time.Now()
+	goes(primary)
 	promoted := becomes(t, replica, "master")
 	run.awaitRedis(t, promoted)
-	primary.Rejoin() // and learns that it is a replica now
-	becomes(t, primary, "slave")
-	inStep(t, primary)
+	comes(primary)
 	o := run.lift(t)
-	o.failover(t, cut, promoted, keys)
+	o.failover(t, lost, promoted, keys)
 	o.wantKept(t, others)
 }
 

@@ -57,16 +57,9 @@ func (c *checkCommand) run(ctx context.Context, timeout time.Duration) (report, 
 	if !r.nodes(ctx, client, to) {
 		return r, r.failed()
 	}
-	limiters := []limits{c.limits}
-	if len(c.Limit) == 0 {
-		limiters = nil
-		for _, texts := range samples {
-			l, err := sampled(texts)
-			if err != nil {
-				return nil, err
-			}
-			limiters = append(limiters, l)
-		}
+	limiters, err := c.orSamples()
+	if err != nil {
+		return nil, err
 	}
 	for _, l := range limiters {
 		if err := r.limiter(ctx, client, to, c.Name, l.values()); err != nil {

@@ -93,31 +93,31 @@ var samples = [][]string{
 	{"gcra:10/1s:burst=10"}, {"leaky_bucket:10/1s:queue=10"}, {"token_bucket:10/1s:burst=10", "block_after:10/1s:block=1s"},
 }
 
-// sampled reads one of them.
-func sampled(texts []string) (limits, error) {
-	var l limits
-	for _, text := range texts {
-		spec, err := limitspec.Parse(text)
-		if err != nil {
-			return l, err
-		}
-		l.Limit = append(l.Limit, spec)
+// orSamples is the one limiter with these limits, or without any the samples.
+func (l *limits) orSamples() ([]limits, error) {
+	if len(l.Limit) > 0 {
+		return []limits{*l}, nil
 	}
-	return l, nil
+	var limiters []limits
+	for _, texts := range samples {
+		var sample limits
+		for _, text := range texts {
+			spec, err := limitspec.Parse(text)
+			if err != nil {
+				return nil, err
+			}
+			sample.Limit = append(sample.Limit, spec)
+		}
+		limiters = append(limiters, sample)
+	}
+	return limiters, nil
 }
 
 // list joins the scripts as the library does.
 func (c *scriptsCommand) list() (*listing, error) {
-	limiters := []limits{c.limits}
-	if len(c.Limit) == 0 {
-		limiters = nil
-		for _, texts := range samples {
-			l, err := sampled(texts)
-			if err != nil {
-				return nil, err
-			}
-			limiters = append(limiters, l)
-		}
+	limiters, err := c.orSamples()
+	if err != nil {
+		return nil, err
 	}
 	found := &listing{bare: c.Only != ""}
 	known := map[string]bool{}

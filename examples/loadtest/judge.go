@@ -154,6 +154,33 @@ type outage struct {
 // lateness bounds how long after an outage Redis decides again.
 const lateness = 2 * time.Second
 
+// A tally is what one source has decided.
+type tally struct {
+	decided, admitted int
+	first, last       time.Time // when it was first asked, and had last answered
+}
+
+// bySource sums up decisions. It reports whether there was one each time.
+func bySource(decisions []decision) (tallies map[redislimiter.Source]tally, all bool) {
+	tallies = map[redislimiter.Source]tally{}
+	for _, d := range decisions {
+		if d.failed {
+			return nil, false
+		}
+		t := tallies[d.source]
+		if t.first.IsZero() || d.began.Before(t.first) {
+			t.first = d.began
+		}
+		t.last = d.at
+		t.decided++
+		if d.allowed {
+			t.admitted++
+		}
+		tallies[d.source] = t
+	}
+	return tallies, true
+}
+
 // judgeOutage checks that the limit held by Redis, that the secondary decided
 // as it should while Redis was away, and that Redis decides again soon.
 //
@@ -161,59 +188,53 @@ const lateness = 2 * time.Second
 // lost is not in the charges, which makes the bound no smaller.
 func judgeOutage(limit redislimiter.Limit, secondary redislimiter.Source, decisions []decision, charges []charge, away outage) verdict {
 	var v verdict
-	admitted, decided := map[redislimiter.Source]int{}, map[redislimiter.Source]int{}
-	first, last := map[redislimiter.Source]time.Time{}, map[redislimiter.Source]time.Time{}
-	var back time.Time
-	for _, d := range decisions {
-		if d.failed {
-			v.wrong("a request was not decided at all")
-			return v
-		}
-		if first[d.source].IsZero() || d.began.Before(first[d.source]) {
-			first[d.source] = d.began
-		}
-		last[d.source] = d.at
-		decided[d.source]++
-		if d.allowed {
-			admitted[d.source]++
-		}
-		if back.IsZero() && d.source == redislimiter.SourceRedis && d.at.After(away.restored) {
-			back = d.at
-		}
-	}
-	most := func(span time.Duration) int64 {
-		return int64(limit.Burst()) + int64(span)*int64(limit.Rate())/int64(limit.Per())
+	tallies, all := bySource(decisions)
+	if !all {
+		v.wrong("a request was not decided at all")
+		return v
 	}
 	if sorted, granted := ordered(charges); len(sorted) > 0 {
-		bound := most(time.Duration(sorted[len(sorted)-1].now-sorted[0].now) * time.Microsecond)
+		bound := mostWithin(limit, time.Duration(sorted[len(sorted)-1].now-sorted[0].now)*time.Microsecond)
 		v.expected = fmt.Sprintf("≤ %d", bound)
 		if granted > bound {
 			v.wrong("Redis admitted %d, at most %d are possible", granted, bound)
 		}
 	}
-	if decided[secondary] == 0 || decided[redislimiter.SourceRedis] == 0 {
-		v.wrong("%v decided %d times, Redis %d times", secondary, decided[secondary], decided[redislimiter.SourceRedis])
+	byOther, byRedis := tallies[secondary], tallies[redislimiter.SourceRedis]
+	if byOther.decided == 0 || byRedis.decided == 0 {
+		v.wrong("%v decided %d times, Redis %d times", secondary, byOther.decided, byRedis.decided)
 	}
-	switch n := admitted[secondary]; secondary {
-	case redislimiter.SourceOpen:
-		v.expected += " + all while open"
-		if n != decided[secondary] {
-			v.wrong("fail open has refused %d", decided[secondary]-n)
-		}
-	case redislimiter.SourceClosed:
-		v.expected += " + none while closed"
-		if n != 0 {
-			v.wrong("fail closed has admitted %d", n)
-		}
-	default:
-		bound := most(last[secondary].Sub(first[secondary]))
-		v.expected += fmt.Sprintf(" + ≤ %d local", bound)
-		if int64(n) > bound {
-			v.wrong("%v admitted %d, at most %d are possible", secondary, n, bound)
-		}
-	}
-	if late := back.Sub(away.restored); back.IsZero() || late > lateness {
+	v.judgeSecondary(limit, secondary, byOther)
+	back := slices.IndexFunc(decisions, func(d decision) bool { return d.source == redislimiter.SourceRedis && d.at.After(away.restored) })
+	if back < 0 || decisions[back].at.Sub(away.restored) > lateness {
 		v.wrong("Redis did not decide again within %v", lateness)
 	}
 	return v
+}
+
+// judgeSecondary holds what decided without Redis to its policy.
+func (v *verdict) judgeSecondary(limit redislimiter.Limit, secondary redislimiter.Source, t tally) {
+	switch secondary {
+	case redislimiter.SourceOpen:
+		v.expected += " + all while open"
+		if t.admitted != t.decided {
+			v.wrong("fail open has refused %d", t.decided-t.admitted)
+		}
+	case redislimiter.SourceClosed:
+		v.expected += " + none while closed"
+		if t.admitted != 0 {
+			v.wrong("fail closed has admitted %d", t.admitted)
+		}
+	default:
+		bound := mostWithin(limit, t.last.Sub(t.first))
+		v.expected += fmt.Sprintf(" + ≤ %d local", bound)
+		if int64(t.admitted) > bound {
+			v.wrong("%v admitted %d, at most %d are possible", secondary, t.admitted, bound)
+		}
+	}
+}
+
+// mostWithin is what a bucket can admit within a span.
+func mostWithin(limit redislimiter.Limit, span time.Duration) int64 {
+	return int64(limit.Burst()) + int64(span)*int64(limit.Rate())/int64(limit.Per())
 }
