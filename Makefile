@@ -73,7 +73,7 @@ soak: images
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# This library and its peers side by side; about a quarter of an hour.
+# This library and its peers side by side; about ten minutes.
 compare: images
 	cd benchmarks && $(GO) run .
 

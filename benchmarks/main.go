@@ -4,7 +4,7 @@
 // what else the machine does hits all of them; a figure is the median of the
 // rounds' ratios.
 //
-//	go run .                        everything, about a quarter of an hour
+//	go run .                        everything, about ten minutes
 //	go run . -quick                 a taste, about a minute; its figures are worth nothing
 //	go run . -sections callers,http some of it
 //	go run . -update ../docs/performance.md -pictures ../docs
