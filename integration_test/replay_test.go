@@ -41,6 +41,7 @@ type history struct {
 func TestServersDecideAsTheModel(t *testing.T) {
 	seed := firstSeed()
 	onEachShared(t, func(t *testing.T, rdb *redis.Client) {
+		t.Parallel() // nothing is measured in time
 		replayRandom(t, rdb, seed, *replaySteps/len(servers.Kinds()))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,27 @@ func onEach(t *testing.T, test func(t *testing.T, kind servers.Kind)) {
 	for _, kind := range servers.Kinds() {
 		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
 	}
+}
+
+// sideBySide starts one of each kind, which takes little more time than one.
+func sideBySide[T any](t *testing.T, start func(testing.TB, servers.Kind, ...string) T) map[servers.Kind]T {
+	t.Helper()
+	var mu sync.Mutex
+	each := map[servers.Kind]T{}
+	var starting sync.WaitGroup
+	for _, kind := range servers.Kinds() {
+		starting.Go(func() {
+			started := start(t, kind)
+			mu.Lock()
+			defer mu.Unlock()
+			each[kind] = started
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow() // which start has ended only its own goroutine by
+	}
+	return each
 }
 
 // onEachShared does so on the servers that all tests share, with a client.
