@@ -77,7 +77,7 @@ func TestRealServer(t *testing.T) {
 
 func TestWrongFlags(t *testing.T) {
 	for args, names := range map[string]string{
-		"-for 10ms": "-for", "-for x": "-for", "-clients 0": "-clients", "-rate 1": "-rate", "-burst 50": "-burst", "-redis localhost": "-redis",
+		"-for 10ms": "-for", "-for x": "-for", "-clients -1": "-clients", "-rate 1": "-rate", "-burst 50": "-burst", "-redis localhost": "-redis",
 		"-redis redis://:hidden@h:x": "-redis", "more": "more", "-unknown": "-unknown",
 	} {
 		var out, errs strings.Builder
@@ -88,6 +88,15 @@ func TestWrongFlags(t *testing.T) {
 	var out, errs strings.Builder
 	if code := run(t.Context(), []string{"-h"}, &out, &errs); code != 0 || !strings.Contains(errs.String(), "-quick") {
 		t.Errorf("-h: exit code %d, %s", code, errs.String())
+	}
+}
+
+// An embedded server would be at it for minutes.
+func TestManyClients(t *testing.T) {
+	for args, want := range map[string]int{"": 2000, "-redis redis://h": 10_000, "-clients 7": 7, "-redis redis://h -clients 7": 7, "-quick": 1000} {
+		if s, err := parse(strings.Fields(args), io.Discard); err != nil || s.clients != want {
+			t.Errorf("%q: %+v, %v; want %d clients", args, s, err, want)
+		}
 	}
 }
 
