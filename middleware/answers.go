@@ -154,5 +154,5 @@ func (p *problem) write(w http.ResponseWriter) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	w.Write(body) // a client that left is no concern of ours
+	_, _ = w.Write(body) // a client that left is no concern of ours
 }

@@ -93,7 +93,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if again == nil {
 			return resp, nil
 		}
-		io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
 		resp.Body.Close()
 		req = again
 	}
