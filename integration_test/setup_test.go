@@ -8,6 +8,7 @@ package integration_test
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -25,6 +26,12 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // it writes a line for each dial that fails, and here thousands are meant to
 	processes.Serve()
+	if length := os.Getenv("SOAK"); length != "" {
+		if err := flag.Set("soak", length); err != nil {
+			fmt.Fprintln(os.Stderr, "SOAK:", err)
+			os.Exit(2)
+		}
+	}
 	os.Exit(servers.Main(m))
 }
 
