@@ -86,6 +86,6 @@ func (b *bench) printPrimaries(fleets []*fleet, contenders int) {
 		table.Row(fmt.Sprint(i/contenders+1), against(perSecond), against(p99), against(serverCPU),
 			report.Times(series(own, serverCPU).Over(series(fleets[0], serverCPU)).Median()), report.Number(series(own, sent).Median()))
 	}
-	table.Note("On a cluster only calls of one key share a trip, so that most trips carry one decision here.")
+	table.Note("Calls of one node share trips there, as a pipeline with a command for each key.")
 	b.print(table)
 }

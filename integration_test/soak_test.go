@@ -36,7 +36,11 @@ func TestSoak(t *testing.T) {
 	for time.Since(began) < *soakLength {
 		s.row = suitable[random.IntN(len(suitable))]
 		faulty[s.name]++
-		worst = max(worst, s.pass(time.Duration(50+random.IntN(800))*time.Millisecond))
+		took := s.pass(time.Duration(50+random.IntN(800)) * time.Millisecond)
+		if took > resumption {
+			t.Logf("%s, the %d. of them: Redis decided again after %v", s.name, faulty[s.name], took)
+		}
+		worst = max(worst, took)
 	}
 	s.stop()
 	t.Logf("%v on %s, -seed %d: %v; Redis decided again after %v at worst", *soakLength, kind, seed, faulty, worst)

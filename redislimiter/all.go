@@ -182,15 +182,6 @@ func together(charges []Charge) (*joint, bool) {
 	return j, len(charges) > 1
 }
 
-// manyNodes reports whether keys of a client may live on different nodes.
-func manyNodes(rdb Client) bool {
-	switch rdb.(type) {
-	case cluster, ring:
-		return true
-	}
-	return false
-}
-
 func (j *joint) allow(ctx context.Context) (Result, error) {
 	for i, l := range j.limiters {
 		if err := checkN(l.name, j.charges[i].N, l.capacity); err != nil {
@@ -202,7 +193,7 @@ func (j *joint) allow(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{Name: first.name}, nameError(first.name, err)
 	}
-	reply, err := first.send(ctx, first.deadline(ctx), script, args)
+	reply, err := first.send(ctx, first.deadline(ctx), script, j.ids[0], args)
 	if err != nil {
 		return Result{Name: first.name}, err
 	}

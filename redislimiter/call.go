@@ -63,17 +63,17 @@ func (c *call) clear() {
 type lane struct {
 	mu          sync.Mutex
 	first, last *call       // waiting, in the order of their arrival
-	flying      int         // trips on their way
-	aloft       []*trip     // which
 	alarm       *time.Timer // calls expire
 	rings       time.Time   // when it does, no later than the first deadline; zero: not at all
+	aloft       []*trip     // those on their way
 	departed    time.Time   // the last of them
 	landed      time.Time   // one of them, the last time, and
 	lander      *trip       // which
 
-	most  int  // so many trips go on their way before calls wait
-	apart bool // a trip takes calls of one id only: keys may live on different nodes
-	alone bool // a trip takes one call only
+	server *server // nil: it depends on the call
+	most   int     // so many trips go on their way before calls wait
+	apart  bool    // a trip takes calls of one id only
+	alone  bool    // a trip takes one call only
 }
 
 const (
@@ -88,22 +88,7 @@ const (
 	// maxCalls bounds the calls of a trip, and so for how long one script
 	// keeps the server busy.
 	maxCalls = 512
-	// clusterLanes spreads ids whose trips cannot be shared.
-	clusterLanes = 256
 )
-
-// lanesFor are the lanes of a limiter. On one node all calls can share a trip.
-// Elsewhere only calls of one id can, and ids should not wait for each other.
-func lanesFor(rdb Client) []lane {
-	lanes := make([]lane, 1)
-	if manyNodes(rdb) {
-		lanes = make([]lane, clusterLanes)
-	}
-	for i := range lanes {
-		lanes[i].most, lanes[i].apart = sharedTrips, len(lanes) > 1
-	}
-	return lanes
-}
 
 // depart puts a call on its way, alone or with others.
 func (l *Limiter) depart(n *lane, c *call) {
@@ -114,13 +99,12 @@ func (l *Limiter) depart(n *lane, c *call) {
 	}
 	n.push(c)
 	n.watch(c.deadline)
-	if n.flying >= n.most && (n.alone || n.flying >= maxTrips || time.Since(n.departed) < patience) {
+	if flying := len(n.aloft); flying >= n.most && (n.alone || flying >= maxTrips || time.Since(n.departed) < patience) {
 		return
 	}
 	t := l.trips.Get().(*trip)
-	n.flying++
 	n.aloft = append(n.aloft, t)
-	t.limiter, t.lane, t.extra = l, n, n.flying > n.most
+	t.limiter, t.lane, t.extra = l, n, len(n.aloft) > n.most
 	t.board()
 	go t.start()
 }
@@ -187,7 +171,7 @@ func (n *lane) drop(c *call) (sent bool) {
 		return true
 	}
 	close(c.trip.left)
-	return !c.trip.command.abandon()
+	return !c.trip.abandon()
 }
 
 // leave takes a call off its way when its context ends. It reports whether the

@@ -45,18 +45,6 @@ func (l *Limiter) Check(ctx context.Context) error {
 	}
 }
 
-// The clients that have several nodes.
-type (
-	cluster interface {
-		ForEachMaster(ctx context.Context, fn func(context.Context, *redis.Client) error) error
-		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	}
-	ring interface {
-		ForEachShard(ctx context.Context, fn func(context.Context, *redis.Client) error) error
-		GetShardClientForKey(key string) (*redis.Client, error)
-	}
-)
-
 // A check is one run of Check.
 type check struct {
 	l *Limiter

@@ -28,10 +28,10 @@ type Client interface {
 // charge anybody then.
 type command struct {
 	*redis.IntSliceCmd
-	state atomic.Int32
+	state *atomic.Int32 // the trip's
 }
 
-// The states of a command.
+// The states of a trip's commands.
 const (
 	idle      int32 = iota // not with go-redis: nothing was sent, or it proved to have had no effect
 	given                  // to go-redis, which has not written it yet
@@ -52,9 +52,10 @@ func (c *command) Args() []any {
 	return ping
 }
 
-// abandon reports whether the command was caught before it was written.
-func (c *command) abandon() bool {
-	return c.state.CompareAndSwap(idle, abandoned) || c.state.CompareAndSwap(given, abandoned)
+// abandon reports whether the trip's commands were caught before they were
+// written.
+func (t *trip) abandon() bool {
+	return t.state.CompareAndSwap(idle, abandoned) || t.state.CompareAndSwap(given, abandoned)
 }
 
 // Boxed once, since a string becomes an allocation in an any.

@@ -39,24 +39,15 @@ const (
 	opened = time.Second
 )
 
-// A dialler is a client of one server, which tells how it dials it.
-type dialler interface {
-	Options() *redis.Options
-	PoolStats() *redis.PoolStats
-}
-
-// doors has the door of each client, by a weak pointer to it.
+// doors has the door of each client, by a weak pointer to its options, which
+// wrappers around it share.
 var doors sync.Map
 
-func doorOf(rdb Client) *door {
-	client, ok := rdb.(*redis.Client)
-	if !ok {
-		return &door{}
-	}
-	key := weak.Make(client)
+func doorOf(options *redis.Options) *door {
+	key := weak.Make(options)
 	d, known := doors.LoadOrStore(key, &door{})
 	if !known {
-		runtime.AddCleanup(client, func(key weak.Pointer[redis.Client]) { doors.Delete(key) }, key)
+		runtime.AddCleanup(options, func(key weak.Pointer[redis.Options]) { doors.Delete(key) }, key)
 	}
 	return d.(*door)
 }

@@ -3,7 +3,6 @@ package redislimiter
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"reflect"
 	"slices"
 	"sync"
@@ -40,14 +39,15 @@ type Limiter struct {
 	script   *scripts.Script
 	prefixes []string
 	args     []any // ARGV that every call begins with
-	seed     maphash.Seed
-	lanes    []lane
-	single   lane         // for calls that share no trip
-	trips    sync.Pool    // of *trip
-	calls    sync.Pool    // of *call
-	door     *door        // which limiters of one client share
-	dialler  dialler      // nil if rdb is none
-	reloaded atomic.Int64 // when the cluster's slots were last asked for, in nanoseconds since 1970
+
+	lane      lane         // of all calls, or
+	nodes     *nodes       // those of each node
+	single    lane         // for calls that share no trip
+	trips     sync.Pool    // of *trip
+	calls     sync.Pool    // of *call
+	pipeliner pipeliner    // nil if rdb is none
+	crossSlot atomic.Bool  // one node that takes keys of one slot only
+	reloaded  atomic.Int64 // when the cluster's slots were last asked for, in nanoseconds since 1970
 }
 
 // New makes a limiter. All limits must admit a request, and are charged
@@ -74,11 +74,16 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 	}
 	l := &Limiter{
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
-		script: script, prefixes: keys.Prefixes(name, script.Segments), seed: maphash.MakeSeed(), lanes: lanesFor(rdb),
+		script: script, prefixes: keys.Prefixes(name, script.Segments),
 		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
-		door: doorOf(rdb),
 	}
-	l.dialler, _ = rdb.(dialler)
+	l.pipeliner, _ = rdb.(pipeliner)
+	if manyNodes(rdb) {
+		l.nodes = newNodes(rdb)
+	} else {
+		l.lane = lane{most: sharedTrips, server: serverOf(rdb)}
+		l.single.server = l.lane.server
+	}
 	for _, arg := range script.Args {
 		l.args = append(l.args, arg)
 	}
@@ -144,14 +149,6 @@ func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (
 	return r, nil
 }
 
-// laneOf picks the lane of an id.
-func (l *Limiter) laneOf(id string) *lane {
-	if len(l.lanes) == 1 {
-		return &l.lanes[0]
-	}
-	return &l.lanes[maphash.String(l.seed, id)%uint64(len(l.lanes))]
-}
-
 // result is the answer to a request of a charge.
 func (l *Limiter) result(key string, taken *model.Taken, request int64) Result {
 	if taken.AtMost {
@@ -200,14 +197,14 @@ func (l *Limiter) alone(ctx context.Context, deadline time.Time, script *scripts
 	for _, prefix := range l.prefixes {
 		args = append(args, prefix+id+"}")
 	}
-	return l.send(ctx, deadline, script, append(append(args, l.args...), more...))
+	return l.send(ctx, deadline, script, id, append(append(args, l.args...), more...))
 }
 
 // send makes a call of a script with arguments that are ready but for the first
-// two, and returns the bare reply.
-func (l *Limiter) send(ctx context.Context, deadline time.Time, script *scripts.Script, args []any) ([]int64, error) {
+// two, and returns the bare reply. The id is one of those whose keys they have.
+func (l *Limiter) send(ctx context.Context, deadline time.Time, script *scripts.Script, id string, args []any) ([]int64, error) {
 	c := newCall().(*call)
-	c.script, c.args = script, args
+	c.id, c.script, c.args = id, script, args
 	if err := l.do(ctx, deadline, &l.single, c); err != nil {
 		return nil, err
 	}

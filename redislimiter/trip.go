@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,7 +43,10 @@ type trip struct {
 	numbers []int64
 	script  *scripts.Script
 
+	server   *server
 	command  command
+	commands []command // in place of one, if the entries need one each
+	state    atomic.Int32
 	deadline time.Time
 }
 
@@ -52,7 +56,8 @@ type entry struct {
 	place
 	count int64
 	taken model.Taken
-	again bool // it has to be asked alone
+	again bool  // it has to be asked alone
+	err   error // of its own command
 }
 
 // Calls of one place are one entry.
@@ -104,8 +109,7 @@ func (t *trip) run() {
 			runtime.Gosched()
 		}
 		n.mu.Lock()
-		if n.first == nil || n.flying > n.most && n.othersLand(t) {
-			n.flying--
+		if n.first == nil || len(n.aloft) > n.most && n.othersLand(t) {
 			i := slices.Index(n.aloft, t)
 			n.aloft = slices.Delete(n.aloft, i, i+1)
 			n.mu.Unlock()
@@ -139,19 +143,26 @@ func (t *trip) board() {
 		t.left = make(chan struct{})
 	default:
 	}
-	t.command.state.Store(idle)
+	t.state.Store(idle)
 }
 
-// load makes the command's arguments of the calls.
+// load makes arguments of the calls: those of one command, or of one for each
+// entry where keys may live on different nodes, or slots.
 func (t *trip) load() {
-	t.deadline = t.calls[0].deadline
-	t.script = t.limiter.script
-	if first := t.calls[0]; first.script != nil {
+	l, first := t.limiter, t.calls[0]
+	t.server = l.serverOf(t.lane, first.id)
+	t.deadline = first.deadline
+	t.script = l.script
+	t.commands = t.commands[:0]
+	if first.script != nil {
 		t.script, t.args = first.script, append(t.args[:0], first.args...)
 		return
 	}
 	t.gather()
-	l := t.limiter
+	if len(t.entries) > 1 && l.pipeliner != nil && (l.nodes != nil || l.crossSlot.Load()) {
+		t.split()
+		return
+	}
 	t.keys, t.numbers = t.keys[:0], t.numbers[:0]
 	for _, e := range t.entries {
 		for _, prefix := range l.prefixes {
@@ -205,9 +216,12 @@ func (t *trip) find(p place) (int, bool) {
 // land hands out the answers.
 func (t *trip) land(reply []int64, err error) {
 	l, n := t.limiter, t.lane
-	if err != nil {
+	switch {
+	case err != nil:
 		err = t.judge(err)
-	} else if t.calls[0].script == nil {
+	case len(t.commands) > 0:
+		t.judgeEach()
+	case t.calls[0].script == nil:
 		err = t.decode(reply)
 	}
 	again := func(c *call) bool {
@@ -234,7 +248,7 @@ func (t *trip) land(reply []int64, err error) {
 		}
 		c.err, c.reply = err, reply
 		if err == nil && c.script == nil {
-			c.taken = t.entries[c.entry].taken
+			c.taken, c.err = t.entries[c.entry].taken, t.entries[c.entry].err
 		}
 		c.finished <- struct{}{} // c is the caller's from here on
 	}
@@ -249,9 +263,12 @@ func (t *trip) judge(err error) error {
 	// An error that the script returned says that it had charged nothing;
 	// one that stopped it names its line.
 	if len(t.calls) > 1 && replied(err) && !nothingRan(err) && !noScript(err) && !stopped(err) {
+		if hasCode(err, "CROSSSLOT") {
+			t.limiter.crossSlot.Store(true)
+		}
 		return errAskAlone
 	}
-	return classify(t.limiter.name, err, t.command.state.Load() == written)
+	return classify(t.limiter.name, err, t.state.Load() == written)
 }
 
 // stopped reports whether an error stopped the script in its middle.
@@ -262,17 +279,24 @@ func stopped(err error) bool {
 // decode reads the answers of all entries.
 func (t *trip) decode(reply []int64) error {
 	for i := range t.entries {
-		e := &t.entries[i]
-		e.taken.Charge = model.Charge{Cost: e.cost, Count: e.count}
-		if e.count < 0 {
-			e.taken.Charge = model.Charge{Cost: e.cost, Count: -e.count, AtMost: true}
+		if err := t.entries[i].decode(t.limiter, reply, i); err != nil {
+			return err
 		}
-		decided, err := t.limiter.script.Decode(reply, i, &e.taken)
-		if err != nil {
-			return &unavailable{name: t.limiter.name, cause: err, uncertain: true}
-		}
-		e.again = !decided
 	}
+	return nil
+}
+
+// decode reads the i-th answer of a reply.
+func (e *entry) decode(l *Limiter, reply []int64, i int) error {
+	e.taken.Charge = model.Charge{Cost: e.cost, Count: e.count}
+	if e.count < 0 {
+		e.taken.Charge = model.Charge{Cost: e.cost, Count: -e.count, AtMost: true}
+	}
+	decided, err := l.script.Decode(reply, i, &e.taken)
+	if err != nil {
+		return &unavailable{name: l.name, cause: err, uncertain: true}
+	}
+	e.again = !decided
 	return nil
 }
 
@@ -281,8 +305,12 @@ func (t *trip) travel() ([]int64, error) {
 	if err := t.knock(); err != nil {
 		return nil, err
 	}
-	if t.limiter.door.suspect.Load() {
+	if t.server.door.suspect.Load() {
 		t.testConnections()
+	}
+	if len(t.commands) > 0 {
+		t.sendEach()
+		return nil, nil
 	}
 	err := t.send(evalsha, &t.script.SHA)
 	if noScript(err) {
@@ -292,16 +320,29 @@ func (t *trip) travel() ([]int64, error) {
 		err = t.send(eval, &t.script.Text)
 	}
 	if err != nil {
-		none := t.unreached(err)
-		if none {
-			t.limiter.door.none.Store(true)
-		}
-		if none || t.command.state.Load() == written && broken(err) {
-			t.limiter.door.suspect.Store(true)
-		}
+		t.doubt(err)
 		return nil, err
 	}
+	t.arrived()
 	return t.command.Val(), nil
+}
+
+// arrived is told that a command found its server.
+func (t *trip) arrived() {
+	if n := t.limiter.nodes; n != nil && !n.known.Load() {
+		n.known.Store(true)
+	}
+}
+
+// doubt notes what an error says about the way to the server.
+func (t *trip) doubt(err error) {
+	none := t.unreached(err)
+	if none {
+		t.server.door.none.Store(true)
+	}
+	if none || t.state.Load() == written && broken(err) {
+		t.server.door.suspect.Store(true)
+	}
 }
 
 // broken reports whether a connection was found closed.
@@ -310,19 +351,20 @@ func broken(err error) bool {
 	return !replied(err) && !errors.As(err, &network) || errors.As(err, &network) && !network.Timeout()
 }
 
-// knock returns an error if the server is known not to be reached. A client of
-// several nodes, or one that does not tell how it dials, is trusted.
+// knock returns an error if the server is known not to be reached. One of which
+// it is not known how it is dialled is trusted.
 func (t *trip) knock() error {
-	l := t.limiter
-	if l.dialler == nil || !l.door.suspect.Load() && !(t.extra && l.dialler.PoolStats().IdleConns == 0) {
+	s := t.server
+	if s.client == nil || !s.door.suspect.Load() && !(t.extra && s.client.PoolStats().IdleConns == 0) {
 		return nil
 	}
 	for {
-		err := l.door.knock(l.dialler, t.left, t.deadline)
+		err := s.door.knock(s.client, t.left, t.deadline)
 		if err == nil {
 			return nil
 		}
-		l.door.suspect.Store(true)
+		s.door.suspect.Store(true)
+		t.limiter.lost()
 		if !t.sleep(knocks) { // only who is patient can knock again
 			return err
 		}
@@ -331,7 +373,7 @@ func (t *trip) knock() error {
 
 // unreached reports whether the command got no connection.
 func (t *trip) unreached(err error) bool {
-	return t.limiter.dialler != nil && t.command.state.Load() != written && !replied(err) && !errors.Is(err, redis.ErrClosed)
+	return t.server.client != nil && t.state.Load() != written && !replied(err) && !errors.Is(err, redis.ErrClosed)
 }
 
 // maxTests bounds the PINGs of testConnections.
@@ -346,9 +388,9 @@ func (t *trip) testConnections() {
 		if t.Err() != nil || time.Until(t.deadline) <= 0 {
 			return
 		}
-		err := t.limiter.rdb.Process(t, redis.NewStatusCmd(t, "ping"))
+		err := t.server.rdb.Process(t, redis.NewStatusCmd(t, "ping"))
 		if err == nil || replied(err) {
-			t.limiter.door.suspect.Store(false)
+			t.server.door.suspect.Store(false)
 			return
 		}
 		if !broken(err) || nothingRan(err) {
@@ -363,9 +405,8 @@ func (t *trip) send(name any, script *string) error {
 	t.args[0], t.args[1] = name, script
 	pause := time.Millisecond
 	for {
-		t.command.IntSliceCmd = redis.NewIntSliceCmd(t, t.args...)
-		t.command.SetFirstKeyPos(3)
-		t.command.state.CompareAndSwap(idle, given)
+		t.command = t.newCommand(t.args)
+		t.state.CompareAndSwap(idle, given)
 		if t.Err() != nil {
 			return errTimeout
 		}
@@ -376,8 +417,8 @@ func (t *trip) send(name any, script *string) error {
 		if err == nil || !nothingRan(err) && !noScript(err) && !t.unsent(err) {
 			return err
 		}
-		t.command.state.CompareAndSwap(written, idle)
-		t.command.state.CompareAndSwap(given, idle)
+		t.state.CompareAndSwap(written, idle)
+		t.state.CompareAndSwap(given, idle)
 		if noScript(err) || !t.sleep(pause) {
 			return err
 		}
@@ -388,7 +429,7 @@ func (t *trip) send(name any, script *string) error {
 // unsent reports whether go-redis found no connection in time and so wrote
 // nothing. A dial by way of sentinels does not fail as a dial.
 func (t *trip) unsent(err error) bool {
-	return t.command.state.Load() == given && errors.Is(err, context.DeadlineExceeded)
+	return t.state.Load() == given && errors.Is(err, context.DeadlineExceeded)
 }
 
 // sleep waits about d, and reports false if the trip would be too late then.

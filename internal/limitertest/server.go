@@ -4,8 +4,10 @@
 package limitertest
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -38,4 +40,51 @@ func Redis(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
 		server.Close()
 	})
 	return server, client
+}
+
+// Dial connects to a server, as Redis does, for clients that send pipelines: a
+// pipe has no buffer, so that client and server would wait for each other to
+// read.
+func Dial(server *miniredis.Miniredis) (net.Conn, error) {
+	conn, err := server.Dial()
+	if err != nil {
+		return nil, err
+	}
+	b := &buffered{Conn: conn, written: make(chan []byte, 1024), closed: make(chan struct{})}
+	go b.deliver()
+	return b, nil
+}
+
+type buffered struct {
+	net.Conn
+	written chan []byte
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (b *buffered) deliver() {
+	for {
+		select {
+		case data := <-b.written:
+			if _, err := b.Conn.Write(data); err != nil {
+				return // the reader hears of it
+			}
+		case <-b.closed:
+			return
+		}
+	}
+}
+
+func (b *buffered) Write(data []byte) (int, error) {
+	select {
+	case b.written <- bytes.Clone(data):
+		return len(data), nil
+	case <-b.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (b *buffered) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Conn.Close()
 }
