@@ -77,8 +77,9 @@ func SlidingWindowCounter(rate int, per time.Duration) Limit {
 // Use it where bursts are fine as long as the average holds; it is what most
 // APIs want. At worst it admits burst + rate units within any span of per, and
 // never more than burst + rate × t/per within any span t. It takes one hash of
-// two small fields for each key, about 100 bytes. Arithmetic is exact: no fraction
-// of a token is lost or won.
+// two small fields for each key, about 100 bytes, for up to twice as long as the
+// bucket takes to be full again. Arithmetic is exact: no fraction of a token is
+// lost or won.
 //
 // rate, burst: at least 1. per: whole microseconds up to ten years. The burst
 // times the length of one token's refill is bounded where exact arithmetic
@@ -112,7 +113,8 @@ func GCRA(rate int, per time.Duration, burst int) Limit {
 // Use it in front of what must not see bursts, such as another company's API.
 // Those that wait their Delay never come closer together than per/rate, so that at
 // most rate + 1 units come within any span of per. It is the smoothest, at the price of
-// latency. It takes one hash of two small fields for each key, about 100 bytes.
+// latency. It takes one hash of two small fields for each key, about 100 bytes,
+// for up to twice as long as the queue takes to be empty.
 //
 // rate, queue: at least 1. per: whole microseconds up to ten years.
 //

@@ -46,7 +46,7 @@ func newGroup(rules []model.Rule, numbers, args int) (*group, error) {
 		places[spec.letter]++
 		if p.hash {
 			p.fieldNames(spec)
-			if spec.scale > 0 {
+			if spec.scale != "" {
 				p.first = g.args + len(g.names)
 				g.names = append(g.names, p.scaled)
 			}

@@ -11,7 +11,7 @@ import (
 type spec struct {
 	file   string
 	letter string  // begins the Redis key's segment, or names the fields in the hash
-	scale  int64   // goes in front of the name of the field `used`; 0 = no scale
+	scale  string  // goes in front of the name of the field `used`: the unit it is in, and the rate
 	params []int64 // in the order of the file's --@params
 }
 
@@ -20,11 +20,11 @@ type spec struct {
 func specOf(rule model.Rule, alone bool) (spec, error) {
 	switch r := rule.(type) {
 	case model.FixedWindow:
-		return spec{"fixed_window.lua", "1", 0, []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
+		return spec{"fixed_window.lua", "1", "", []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
 	case model.SlidingWindowCounter:
-		return spec{"sliding_window_counter.lua", "2", 0, []int64{int64(r.Rate), r.Per.Microseconds(), r.Steps(), r.Quantum()}}, nil
+		return spec{"sliding_window_counter.lua", "2", "", []int64{int64(r.Rate), r.Per.Microseconds(), r.Steps(), r.Quantum()}}, nil
 	case model.BlockAfter:
-		return spec{"block_after.lua", "3", 0, []int64{int64(r.Refusals), r.Within.Microseconds(), r.Block.Microseconds()}}, nil
+		return spec{"block_after.lua", "3", "", []int64{int64(r.Refusals), r.Within.Microseconds(), r.Block.Microseconds()}}, nil
 	case model.TokenBucket:
 		return bucket("token_bucket.lua", "4", r), nil
 	case model.GCRA:
@@ -35,13 +35,17 @@ func specOf(rule model.Rule, alone bool) (spec, error) {
 	case model.LeakyBucket:
 		return bucket("token_bucket.lua", "6", r.TokenBucket), nil
 	case model.SlidingWindowLog:
-		return spec{"sliding_window_log.lua", "log", 0, []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
+		return spec{"sliding_window_log.lua", "log", "", []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
 	}
 	return spec{}, fmt.Errorf("no script for %T", rule)
 }
 
 func bucket(file, letter string, b model.TokenBucket) spec {
-	return spec{file, letter, b.Unit(), []int64{b.Size(), b.Unit(), b.Step()}}
+	scale := strconv.FormatInt(b.Unit(), 10)
+	if b.Step() != 1 {
+		scale += "/" + strconv.FormatInt(b.Step(), 10)
+	}
+	return spec{file, letter, scale, []int64{b.Size(), b.Unit(), b.Step()}}
 }
 
 // view puts the integers of a rule's reply where the model has them.
@@ -57,7 +61,7 @@ func view(rule model.Rule, reply []int64) model.View {
 }
 
 // fieldNames names a rule's fields in the hash. The names are short integers,
-// which Redis stores in one to five bytes: the algorithm's digit and the rule's
+// which Redis stores in a few bytes: the algorithm's digit and the rule's
 // place among those of its algorithm, behind whatever tells the fields of one rule
 // apart. They are part of the script's text, except where they tell a unit.
 func (p *part) fieldNames(s spec) {
@@ -66,8 +70,8 @@ func (p *part) fieldNames(s spec) {
 		switch {
 		case i == 0:
 			p.names = append(p.names, strconv.Quote(p.ending))
-		case field == "used" && s.scale > 0:
-			p.scaled = strconv.FormatInt(s.scale, 10) + p.ending
+		case field == "used" && s.scale != "":
+			p.scaled = s.scale + p.ending
 			p.names = append(p.names, "name"+strconv.Itoa(p.number))
 		default:
 			p.names = append(p.names, strconv.Quote(strconv.Itoa(i)+p.ending))

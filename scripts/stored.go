@@ -34,7 +34,7 @@ func AllSegments() []string {
 	return all
 }
 
-var field = regexp.MustCompile(`^(\d*)([1-6][0-7])$`)
+var field = regexp.MustCompile(`^(\d*)(?:/\d+)?([1-6][0-7])$`)
 
 // ReadHash takes the hash apart; the parts are in no order. It leaves out what
 // is not the library's.
