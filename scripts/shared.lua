@@ -21,3 +21,11 @@ elseif stamp$ < now then -- otherwise time stands still until the clock is there
   stamp$ = now
 end
 local room$ = (size$ - used$) / unit$
+
+--@text
+-- The state as GCRA stores it.
+if struct$ then
+  text$ = struct$.pack("<ddd", stamp$, used$, unit$)
+else
+  text$ = string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$)
+end

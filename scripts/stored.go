@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"encoding/binary"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -75,20 +77,24 @@ func (s *Stored) set(front string, n int64) {
 // the library's.
 func ReadString(text string) (Stored, bool) {
 	s := Stored{Part: "gcra0", Algorithm: algorithms["gcra"]}
-	stamp, rest, ok := cut(text, 16)
-	used, unit, colon := strings.Cut(rest, ":")
-	var errs [3]error
-	s.State.Stamp, errs[0] = strconv.ParseInt(stamp, 10, 64)
-	s.State.Used, errs[1] = strconv.ParseInt(used, 10, 64)
-	s.Unit, errs[2] = strconv.ParseInt(unit, 10, 64)
-	return s, ok && colon && errs == [3]error{}
-}
-
-func cut(text string, at int) (front, rest string, ok bool) {
-	if len(text) < at {
-		return "", "", false
+	parts := strings.Split(text, ":")
+	packed := len(text) == 24
+	for i, to := range []*int64{&s.State.Stamp, &s.State.Used, &s.Unit} {
+		var err error = strconv.ErrSyntax
+		if len(parts) == 3 {
+			*to, err = strconv.ParseInt(parts[i], 10, 64)
+		}
+		if err != nil && packed {
+			n := math.Float64frombits(binary.LittleEndian.Uint64([]byte(text[8*i:])))
+			if *to = int64(n); float64(*to) == n {
+				err = nil
+			}
+		}
+		if err != nil {
+			return s, false
+		}
 	}
-	return text[:at], text[at:], true
+	return s, true
 }
 
 // Log is what a segment of a sorted set holds, or false.

@@ -1,6 +1,8 @@
 package scripts_test
 
 import (
+	"encoding/binary"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -71,6 +73,26 @@ func TestStoredIsReadBack(t *testing.T) {
 			if b, ok := rules[i].(interface{ Unit() int64 }); ok && got.Unit != b.Unit() {
 				t.Errorf("%T: unit %d, want %d", rules[i], got.Unit, b.Unit())
 			}
+		}
+	}
+}
+
+// Servers pack the numbers of GCRA; the embedded one, which has no library for it, writes digits.
+func TestPackedGCRAIsRead(t *testing.T) {
+	pack := func(numbers ...float64) string {
+		var text []byte
+		for _, n := range numbers {
+			text = binary.LittleEndian.AppendUint64(text, math.Float64bits(n))
+		}
+		return string(text)
+	}
+	s, ok := scripts.ReadString(pack(1796082497100229, 42, 600_000))
+	if want := (model.State{Stamp: 1796082497100229, Used: 42}); !ok || s.State != want || s.Unit != 600_000 {
+		t.Errorf("read %+v", s)
+	}
+	for _, text := range []string{pack(1, 2), pack(1, 2, 3, 4), pack(1, 2.5, 3), pack(math.NaN(), 2, 3), pack(1, math.Inf(1), 3), "no limiter wrote all this"[:24]} {
+		if s, ok := scripts.ReadString(text); ok {
+			t.Errorf("%q is read as %+v", text, s)
 		}
 	}
 }
