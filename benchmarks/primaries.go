@@ -34,7 +34,7 @@ func (b *bench) growthOfPrimaries(ctx context.Context) error {
 		}
 		defer c.Stop()
 		for _, p := range contenders {
-			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs, PoolSize: b.pool})
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs, PoolSize: b.pool, ContextTimeoutEnabled: true})
 			defer rdb.Close()
 			decide, err := p.Open(rdb, peers.Plenty)
 			if err != nil {

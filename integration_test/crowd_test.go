@@ -121,6 +121,7 @@ func (c crowd) prepare() (*gathering, error) {
 	g := &gathering{crowd: c, account: account{Sources: map[rl.Source]int{}, Errors: map[string]int{}}}
 	g.rdb = redis.NewClient(&redis.Options{
 		Addr: c.Addr, Username: c.Username, Password: c.Password, PoolSize: c.PoolSize, Dialer: g.dial,
+		ContextTimeoutEnabled: c.Process%2 == 1, // lone calls do without a goroutine then
 	})
 	limit, err := c.limit()
 	if err != nil {

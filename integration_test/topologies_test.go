@@ -83,7 +83,7 @@ func (p place) open() redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: p.Addrs, MasterName: p.MasterName, IsClusterMode: p.Cluster, Protocol: p.Protocol,
 		Username: p.Username, Password: p.Password,
-		DialTimeout: clientPatience, ReadTimeout: clientPatience, WriteTimeout: clientPatience, DialerRetries: 1,
+		DialTimeout: clientPatience, ReadTimeout: clientPatience, WriteTimeout: clientPatience, DialerRetries: 1, ContextTimeoutEnabled: true,
 	})
 }
 

@@ -3,6 +3,7 @@ package redislimiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,23 +91,29 @@ const (
 	maxCalls = 512
 )
 
-// depart puts a call on its way, alone or with others.
-func (l *Limiter) depart(n *lane, c *call) {
+// depart puts a call on its way, alone or with others. A trip that it returns is
+// the caller's own to run; it does so only if that is asked for and nobody else
+// is on his way.
+func (l *Limiter) depart(n *lane, c *call, own bool) *trip {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c.gone {
-		return
+		return nil
 	}
 	n.push(c)
 	n.watch(c.deadline)
 	if flying := len(n.aloft); flying >= n.most && (n.alone || flying >= maxTrips || time.Since(n.departed) < patience) {
-		return
+		return nil
 	}
 	t := l.trips.Get().(*trip)
 	n.aloft = append(n.aloft, t)
 	t.limiter, t.lane, t.extra = l, n, len(n.aloft) > n.most
 	t.board()
+	if own && !slices.ContainsFunc(n.aloft, func(other *trip) bool { return other != t && !other.landed }) {
+		return t
+	}
 	go t.start()
+	return nil
 }
 
 // watch has the alarm ring at a deadline, if not before. The mu is held.
@@ -236,7 +243,11 @@ func (l *Limiter) do(ctx context.Context, deadline time.Time, n *lane, c *call) 
 	}
 	c.ctx, c.deadline = ctx, deadline
 	c.lane.Store(n)
-	l.depart(n, c)
+	if t := l.depart(n, c, l.prompt(ctx, n)); t != nil {
+		if t.carry(); t.goesOn() {
+			go t.start()
+		}
+	}
 	select {
 	case <-c.finished:
 	case <-ctx.Done():
@@ -252,6 +263,13 @@ func (l *Limiter) do(ctx context.Context, deadline time.Time, n *lane, c *call) 
 		return context.Canceled // never told "allowed"
 	}
 	return c.err
+}
+
+// prompt reports whether a trip may run in the goroutine of a caller, which
+// saves two changes of goroutines: whether go-redis comes back at the deadline by
+// itself, and that is soon, since it does not look at cancellations.
+func (l *Limiter) prompt(ctx context.Context, n *lane) bool {
+	return n.server != nil && n.server.prompt && (l.Timeout <= DefaultTimeout || ctx.Done() == nil)
 }
 
 // deadline is when a call has to be back.

@@ -41,6 +41,7 @@ type server struct {
 	rdb    Client
 	client dialler // the same, or nil if it is not known how it is dialled
 	door   *door
+	prompt bool // it is a go-redis client that obeys deadlines
 }
 
 // A dialler is a client of one server, which tells how it dials it.
@@ -54,6 +55,8 @@ func serverOf(rdb Client) *server {
 	if client, ok := rdb.(dialler); ok {
 		if options := client.Options(); options != nil && options.Dialer != nil {
 			s.client, s.door = client, doorOf(options)
+			_, own := rdb.(*redis.Client)
+			s.prompt = own && options.ContextTimeoutEnabled
 		}
 	}
 	return s

@@ -18,10 +18,10 @@ import (
 )
 
 // A trip carries calls to Redis and their answers back, in a goroutine of its
-// own, so that callers can leave at their deadlines: go-redis looks at neither
-// the deadline nor the cancellation of a context while it waits for a reply. When
-// it is back it carries those that have gathered meanwhile, and ends if there
-// are none.
+// own (but see Limiter.prompt), so that callers can leave at their deadlines: go-redis looks at neither
+// the deadline nor the cancellation of a context while it waits for a reply,
+// unless its ContextTimeoutEnabled is set. When it is back it carries those that
+// have gathered meanwhile, and ends if there are none.
 //
 // It is also the context that go-redis gets: done when all callers have left, with
 // the values of the caller if it carries just one.
@@ -100,28 +100,39 @@ func (t *trip) Err() error {
 
 // run carries loads of calls for as long as there are any.
 func (t *trip) run() {
-	l, n := t.limiter, t.lane
 	for {
-		t.load()
-		reply, err := t.travel()
-		t.land(reply, err)
+		t.carry()
 		if len(t.calls) > 1 {
 			// Those that got their answers here may ask again at once. They
 			// run first, so that the next load has them on board and not
 			// just the first of them.
 			runtime.Gosched()
 		}
-		n.mu.Lock()
-		if n.first == nil || len(n.aloft) > n.most && n.othersLand(t) {
-			i := slices.Index(n.aloft, t)
-			n.aloft = slices.Delete(n.aloft, i, i+1)
-			n.mu.Unlock()
-			l.trips.Put(t)
+		if !t.goesOn() {
 			return
 		}
-		t.board()
-		n.mu.Unlock()
 	}
+}
+
+// carry takes one load to Redis and its answers back.
+func (t *trip) carry() {
+	t.load()
+	t.land(t.travel())
+}
+
+// goesOn boards the next load. If there is none the trip has ended.
+func (t *trip) goesOn() bool {
+	n := t.lane
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.first == nil || len(n.aloft) > n.most && n.othersLand(t) {
+		i := slices.Index(n.aloft, t)
+		n.aloft = slices.Delete(n.aloft, i, i+1)
+		t.limiter.trips.Put(t)
+		return false
+	}
+	t.board()
+	return true
 }
 
 // board takes the calls that wait. The lane's mu is held.
@@ -248,7 +259,7 @@ func (t *trip) land(reply []int64, err error) {
 		}
 		t.calls[i] = nil
 		if again(c) {
-			l.depart(&l.single, c)
+			l.depart(&l.single, c, false)
 			continue
 		}
 		c.err, c.reply = err, reply

@@ -59,9 +59,10 @@ func (p Peer) Commands(ran map[string]float64) float64 {
 const PoolSize = 64
 
 // Client makes the client of one limiter; all have the same options. Contexts
-// without a deadline are used, and go-redis's own timeouts are the defaults.
+// without a deadline are used, and go-redis's own timeouts are the defaults. The
+// option for deadlines is the one that docs/operations.md advises.
 func Client(addr string, connections int) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: connections})
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: connections, ContextTimeoutEnabled: true})
 }
 
 // Named looks peers up.
