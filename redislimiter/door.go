@@ -2,6 +2,7 @@ package redislimiter
 
 import (
 	"context"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,11 +15,12 @@ import (
 // A door is what the limiters of one client know of the way to the server.
 //
 // After a connection was lost or none could be had, a trip knocks before it
-// gives go-redis a command: it dials and hangs up. go-redis would dial five
-// times for each command, goes on when nobody waits any more, with a
-// connection of its pool taken for up to half a minute if nothing answers, and
-// after as many failures as its pool has connections dials only once a second,
-// also when the server is back. So nothing of this may begin.
+// gives go-redis a command: it dials, sends a PING, and hangs up when anything
+// is said to it. go-redis would dial five times for each command, goes on when
+// nobody waits any more, with a connection of its pool taken for up to half a
+// minute if nothing answers, and after as many failures as its pool has
+// connections dials only once a second, also when the server is back. So
+// nothing of this may begin.
 type door struct {
 	suspect atomic.Bool // a connection was lost, or none could be had, and nothing was answered since
 	none    atomic.Bool // none could be had since the last knock
@@ -74,12 +76,27 @@ func (d *door) knock(client dialler, left <-chan struct{}, deadline time.Time) e
 	}
 }
 
+// answers returns an error if nobody is there: a server that is stopped has a
+// system that still takes connections. An answer of any kind will do; without a
+// password it is an error.
+func answers(conn net.Conn, deadline time.Time) error {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return err
+	}
+	_, err := conn.Read(make([]byte, 1))
+	return err
+}
+
 // dial is a knock.
 func (d *door) dial(options *redis.Options, deadline time.Time, knocked chan<- struct{}) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	conn, err := options.Dialer(ctx, options.Network, options.Addr)
 	if err == nil {
+		err = answers(conn, deadline)
 		conn.Close()
 	}
 	d.mu.Lock()

@@ -21,6 +21,7 @@ type road struct {
 	mu     sync.Mutex
 	closed bool
 	hangs  bool // what is dialled then gets no answer
+	mute   bool // or a connection on which nobody answers
 	dials  int
 	open   []net.Conn
 	to     func() (net.Conn, error)
@@ -35,6 +36,11 @@ func (r *road) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		r.mu.Lock()
 		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+	}
+	if r.closed && r.mute {
+		conn, _ := net.Pipe()
+		r.open = append(r.open, conn)
+		return conn, nil
 	}
 	if r.closed {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
@@ -109,10 +115,9 @@ func ask(t *testing.T, limiters []*rl.Limiter, d time.Duration) (answered, faile
 // A server that cannot be reached is dialled five times a second, by all limiters of a client together and without a
 // breaker, and decides again at once when it is back.
 func TestDeadServerIsDialledFewTimes(t *testing.T) {
-	for name, hangs := range map[string]bool{"refused": false, "black hole": true} {
+	for name, r := range map[string]*road{"refused": {}, "black hole": {hangs: true}, "stopped": {mute: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &road{hangs: hangs}
 				limiters := atTheEndOf(t, r, 3)
 				r.set(true)
 				ask(t, limiters, 4*time.Second) // go-redis dials five times for what was on its way when it happened

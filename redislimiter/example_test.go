@@ -204,6 +204,8 @@ func ExampleLimiter_Check() {
 		ReadTimeout:   500 * time.Millisecond, // a reply that comes after the limiter's Timeout helps nobody
 		WriteTimeout:  500 * time.Millisecond,
 		DialerRetries: 1, // the limiter tries again by itself
+
+		ContextTimeoutEnabled: true, // go-redis comes back at deadlines by itself
 	})
 	limiter, err := redislimiter.New(rdb, "api", redislimiter.TokenBucket(10, time.Second, 20))
 	if err != nil {
