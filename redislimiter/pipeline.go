@@ -29,9 +29,7 @@ func (t *trip) split() {
 			t.args = append(t.args, &t.keys[i*len(l.prefixes)+k])
 		}
 		t.args = append(t.args, l.args...)
-		if !t.entries[i].plain() {
-			t.args = append(t.args, &t.numbers[2*i], &t.numbers[2*i+1])
-		}
+		t.args = append(t.args, &t.numbers[2*i], &t.numbers[2*i+1])
 		t.commands = append(t.commands, t.newCommand(t.args[begin:]))
 	}
 }

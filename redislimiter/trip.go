@@ -60,9 +60,6 @@ type entry struct {
 	err   error // of its own command
 }
 
-// plain is what a script takes a call for that tells neither cost nor count.
-func (e *entry) plain() bool { return e.cost == 1 && e.count == 1 }
-
 // Calls of one place are one entry.
 type place struct {
 	id   string
@@ -189,10 +186,8 @@ func (t *trip) load() {
 		t.args = append(t.args, &t.keys[i])
 	}
 	t.args = append(t.args, l.args...)
-	if len(t.entries) > 1 || !t.entries[0].plain() {
-		for i := range t.numbers {
-			t.args = append(t.args, &t.numbers[i])
-		}
+	for i := range t.numbers {
+		t.args = append(t.args, &t.numbers[i])
 	}
 }
 

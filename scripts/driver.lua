@@ -14,8 +14,7 @@
 -- ARGV   names of the hash's fields, parameters of the rules, then for each
 --        request its cost in units (0 looks) and its count: up to so many
 --        requests of that cost are granted. A negative count is one request
---        that takes as many as fit. One request of one unit is what a call
---        without the last two asks.
+--        that takes as many as fit.
 -- Reply  flat integers. For each request: how many were granted, then what
 --        each rule stood at before the charge (see its file); at the end the
 --        time that all of it was decided by, in microseconds.
@@ -33,8 +32,8 @@ local now = clock[1] * 1000000 + clock[2]
 local reply, size, charged = nil, 0, false
 
 for request = 0, #KEYS / width - 1 do
-  local cost = (ARGV[first + 2 * request] or 1) + 0
-  local asked = (ARGV[first + 2 * request + 1] or 1) + 0
+  local cost = ARGV[first + 2 * request] + 0
+  local asked = ARGV[first + 2 * request + 1] + 0
   local single = asked < 0
   local fit, need = single and -asked or asked, cost
   if cost == 0 then
