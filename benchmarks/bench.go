@@ -71,7 +71,7 @@ func (b *bench) describe(ctx context.Context) error {
 		return fmt.Errorf("%s does not tell its version", b.server.Addr)
 	}
 	fmt.Fprintf(b.out, "%s, %s, %d processors for the server, the clients and the load; median of %d rounds of %v each; "+
-		"every limiter on Redis has its own go-redis client with PoolSize %d and defaults otherwise.\n",
+		"every limiter on Redis has its own go-redis client with PoolSize %d, ContextTimeoutEnabled and defaults otherwise.\n",
 		version, runtime.Version(), runtime.GOMAXPROCS(0), b.rounds, b.lasting, b.pool)
 	return nil
 }
