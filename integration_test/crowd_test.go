@@ -47,7 +47,8 @@ type account struct {
 	Dials, Scripts []time.Time // when go-redis dialled, and when it wrote a script
 	Samples        []sample
 	Late, Timers   []time.Duration // see lateness
-	Open           int64           // connections that were not closed at the end
+	Calls          int
+	Open           int64 // connections that were not closed at the end
 	Sources        map[rl.Source]int
 	Errors         map[string]int // what callers got
 	Left           int            // goroutines at the end of a soak, more than at its begin
@@ -276,7 +277,7 @@ func (g *gathering) end() account {
 	g.rdb.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.account.Late, g.account.Timers = g.late.calls, g.late.timers
+	g.account.Late, g.account.Timers, g.account.Calls = g.late.calls, g.late.timers, g.late.all
 	g.account.Open = g.open.Load()
 	return g.account
 }

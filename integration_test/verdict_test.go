@@ -173,6 +173,7 @@ func (s *scene) judgeLateness() {
 	var late lateness
 	for _, a := range s.accounts {
 		late.calls, late.timers = append(late.calls, a.Late...), append(late.timers, a.Timers...)
+		late.all += a.Calls
 	}
 	late.check(s.t)
 }
