@@ -22,7 +22,7 @@ integration:
 	@if docker info >/dev/null 2>&1; then \
 		$(MAKE) --no-print-directory images && cd integration_test && \
 			$(GO) test -race -shuffle=on -timeout 20m -p 1 . ./internal/... && \
-			$(GO) test -race -shuffle=on -p 2 ./browser ./compose; \
+			$(GO) test -race -shuffle=on -p 2 $$( $(HAS_BROWSER) && echo ./browser) ./compose; \
 	elif [ -n "$$CI" ]; then \
 		echo 'FAIL: Docker is not available, the tests on real servers cannot run' >&2; exit 1; \
 	else \
@@ -38,10 +38,12 @@ images: browser
 	@docker image inspect redis:7.0 redis:8.0 valkey/valkey:8.1 >/dev/null 2>&1 || \
 		integration_test/images/build.sh redis:7.0 redis:8.0 valkey:8.1
 
+HAS_BROWSER = ( for b in chromium chromium-browser google-chrome google-chrome-stable \
+	'/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'; do command -v "$$b" >/dev/null && exit; done; \
+	docker image inspect redislimiter-test/chromium >/dev/null 2>&1 || docker image inspect chromedp/headless-shell >/dev/null 2>&1 )
+
 browser:
-	@for b in chromium chromium-browser google-chrome google-chrome-stable \
-		'/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'; do command -v "$$b" >/dev/null && exit; done; \
-		docker image inspect chromedp/headless-shell >/dev/null 2>&1 || integration_test/images/build.sh chromium || \
+	@$(HAS_BROWSER) || integration_test/images/build.sh chromium || \
 		if [ -n "$$CI" ]; then \
 			echo 'FAIL: no browser can be had, the tests of the page cannot run' >&2; exit 1; \
 		else \

@@ -4,7 +4,7 @@
 -- Stores  one string of three numbers: the last conformance time, the bucket's
 --         counter then, and the unit that the counter is in. A unit of the rate
 --         is `unit` units of the counter, so that every number is whole. They
---         are packed as doubles, little endian: digits would take a third of
+--         are packed as doubles, little endian: digits would take a fifth of
 --         the script's time. Where the server has no struct library, as embedded
 --         ones do not, they are digits with colons between. A limiter with more
 --         rules stores it in the hash instead, as a token bucket.
