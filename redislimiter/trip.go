@@ -376,7 +376,7 @@ func (t *trip) knock() error {
 		}
 		s.door.suspect.Store(true)
 		t.limiter.lost()
-		if !t.sleep(knocks) { // only who is patient can knock again
+		if !t.sleep(knocks + rand.N(knocks/4)) { // only who is patient can knock again; sooner the answer is the same
 			return err
 		}
 	}
@@ -430,7 +430,8 @@ func (t *trip) send(name any, script *string) error {
 		}
 		t.state.CompareAndSwap(written, idle)
 		t.state.CompareAndSwap(given, idle)
-		if noScript(err) || !t.sleep(pause) {
+		// The spread keeps many callers from coming back all at once.
+		if noScript(err) || !t.sleep(pause/2+rand.N(pause)) {
 			return err
 		}
 		pause = min(2*pause, 32*time.Millisecond)
@@ -443,10 +444,8 @@ func (t *trip) unsent(err error) bool {
 	return t.state.Load() == given && errors.Is(err, context.DeadlineExceeded)
 }
 
-// sleep waits about d, and reports false if the trip would be too late then.
-// The spread keeps many callers from coming back all at once.
+// sleep waits d, and reports false if the trip would be too late then.
 func (t *trip) sleep(d time.Duration) bool {
-	d = d/2 + rand.N(d)
 	if time.Until(t.deadline) <= d {
 		return false
 	}
