@@ -14,6 +14,7 @@ import (
 
 // What happens to a cluster, one thing after the other, each under load from several processes.
 func TestClusterUnderLoad(t *testing.T) {
+	t.Parallel() // see TestSoak
 	onEach(t, func(t *testing.T, kind servers.Kind) {
 		c := &clusterUnderLoad{Cluster: servers.StartCluster(t, kind)}
 		t.Run("slots are moved", c.moveSlots)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -97,8 +96,6 @@ func (a assault) carryOut(ctx context.Context, l *rl.Limiter, admitted []int64) 
 // run attacks from all processes, and checks that each key admitted its limit to the unit.
 func (a assault) run(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	// Under the race detector a process would sleep for a second at its end.
-	t.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	start := time.Now()
 	outputs := attack.Run(t, 2*time.Minute, slices.Repeat([]assault{a}, instances)...)
 	wrong := 0

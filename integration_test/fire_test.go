@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -168,7 +167,6 @@ func costOf(key int) int { return key % 4 }
 // by the model, one by one and in the order of the server's clock: callers must have been told the same, to the
 // microsecond.
 func TestUnderFireAllDecideAsTheModel(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	onEachShared(t, func(t *testing.T, rdb *redis.Client) {
 		in := barrage{Addr: rdb.Options().Addr, Name: newName(), Calls: *fireCalls / len(servers.Kinds()) / instances}
 		start := time.Now()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,6 +24,8 @@ type lateness struct {
 	mu            sync.Mutex
 	calls, timers []time.Duration // of calls that had no answer before
 	all           int             // calls, those included that had
+
+	beside atomic.Int64 // goroutines that wait beside calls
 }
 
 // few late calls have no median: one of them may be the one that the machine kept waiting.
@@ -34,7 +37,9 @@ func (l *lateness) call(timeout time.Duration, f func()) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	timer := make(chan time.Duration, 1)
+	l.beside.Add(1)
 	go func() {
+		defer l.beside.Add(-1)
 		<-ctx.Done()
 		timer <- time.Since(deadline)
 	}()

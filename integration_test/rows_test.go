@@ -37,8 +37,6 @@ var rows = []row{
 
 // Faults under load from several processes.
 func TestFaultRows(t *testing.T) {
-	// Under the race detector a process would sleep for a second at its end.
-	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	policies, algorithms := []string{"local", "open", "closed"}, limitertest.Algorithms()
 	for k, kind := range servers.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {

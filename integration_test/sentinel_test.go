@@ -26,6 +26,7 @@ func allKeys() (keys []int) {
 //
 // An old primary learns what it is ten seconds after a failover on request: meanwhile the other kinds have theirs.
 func TestSentinelFailoverUnderLoad(t *testing.T) {
+	t.Parallel() // see TestSoak
 	each := sideBySide(t, servers.StartSentinel)
 	for _, row := range []struct {
 		name string

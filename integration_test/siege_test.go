@@ -183,7 +183,6 @@ func laySiege(t *testing.T, p place) *siege {
 	if s.book, err = newBook(0, p.dial(t), s.name, limits); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // a process would sleep for a second at its end
 	var orders []besieger
 	for i := range siegeProcesses {
 		orders = append(orders, besieger{Process: i + 1, Place: p, Name: s.name, Stop: s.stop})

@@ -21,7 +21,7 @@ var soakLength = flag.Duration("soak", 20*time.Second, "how long random faults f
 // One fault after the other, of random kind and length, under the load of several processes. Nobody gets an error, Redis
 // decides again after each, and at the end nothing is left over: no goroutine, no connection, no key.
 func TestSoak(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	t.Parallel() // it mostly waits, as do the tests of failovers
 	seed := firstSeed()
 	random := rand.New(rand.NewPCG(seed, 3))
 	kind, algorithms := servers.Kinds()[random.IntN(len(servers.Kinds()))], limitertest.Algorithms()

@@ -31,7 +31,8 @@ func startChild(ctx context.Context, name, worker string, o order) (*child, erro
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	c.cmd = exec.CommandContext(ctx, self)
-	c.cmd.Env = append(os.Environ(), variable+"="+worker)
+	c.cmd.Env = append(os.Environ(), variable+"="+worker,
+		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // or the race detector has it sleep for a second at its end
 	c.cmd.WaitDelay = 5 * time.Second // grandchildren may hold the pipes
 	stderr := &tail{}
 	c.cmd.Stderr = stderr
