@@ -160,6 +160,33 @@ func TestDeadlineOfAPromptClient(t *testing.T) {
 	}
 }
 
+// A cancelled call is back at its deadline at the latest, and at once if that is further away than the default.
+func TestCancelledCallOfAPromptClient(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: rl.DefaultTimeout, 50 * time.Millisecond: 50 * time.Millisecond, time.Second: 10 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server, _ := limitertest.Redis(t)
+			stalled := false
+			_, l := promptLimiter(t, func() (net.Conn, error) {
+				conn, err := server.Dial()
+				return &stalling{Conn: conn, stalled: &stalled}, err
+			})
+			l.Timeout = timeout
+			allow(t, l, "k", 1, true)
+			stalled = true
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			start := time.Now()
+			_, err := l.Allow(ctx, "k")
+			if took := time.Since(start); !errors.Is(err, context.Canceled) || took != want {
+				t.Errorf("timeout %v: %v after %v, want %v", timeout, err, took, want)
+			}
+			time.Sleep(30 * time.Second) // what go-redis has begun ends
+		})
+	}
+}
+
 // A stalling connection neither reads nor writes any more.
 type stalling struct {
 	net.Conn
