@@ -21,8 +21,8 @@ unit:
 integration:
 	@if docker info >/dev/null 2>&1; then \
 		$(MAKE) --no-print-directory images && cd integration_test && \
-			$(GO) test -race -shuffle=on -timeout 20m -p 1 . ./internal/... && \
-			$(GO) test -race -shuffle=on -p 2 $$( $(HAS_BROWSER) && echo ./browser) ./compose; \
+			$(GO) test -race -shuffle=on -timeout 20m . && \
+			$(GO) test -race -shuffle=on -p 2 $$( $(HAS_BROWSER) && echo ./browser) ./compose ./internal/...; \
 	elif [ -n "$$CI" ]; then \
 		echo 'FAIL: Docker is not available, the tests on real servers cannot run' >&2; exit 1; \
 	else \

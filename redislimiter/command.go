@@ -2,7 +2,6 @@ package redislimiter
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,7 +27,7 @@ type Client interface {
 // charge anybody then.
 type command struct {
 	*redis.IntSliceCmd
-	state *atomic.Int32 // the trip's
+	trip *trip
 }
 
 // The states of a trip's commands.
@@ -46,10 +45,13 @@ var ping = []any{"ping"}
 
 // Args are the arguments to be written.
 func (c *command) Args() []any {
-	if c.state.CompareAndSwap(given, written) || c.state.Load() == written {
-		return c.IntSliceCmd.Args()
+	if c.trip.state.CompareAndSwap(given, written) {
+		c.trip.server.door.unwritten.Add(-1)
+		c.trip.server.door.awaited.Add(1)
+	} else if c.trip.state.Load() != written {
+		return ping
 	}
-	return ping
+	return c.IntSliceCmd.Args()
 }
 
 // abandon reports whether the trip's commands were caught before they were

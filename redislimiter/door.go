@@ -25,6 +25,10 @@ type door struct {
 	suspect atomic.Bool // a connection was lost, or none could be had, and nothing was answered since
 	none    atomic.Bool // none could be had since the last knock
 
+	// Commands that go-redis has been given. It may be dialling for those that
+	// it has not written, and the others have had a connection.
+	unwritten, awaited atomic.Int32
+
 	mu      sync.Mutex
 	last    time.Time // the last knock
 	err     error     // what came of it
@@ -39,6 +43,9 @@ const (
 	// reason to doubt it: no connection could be had, and none waits for a
 	// reply, as those to a server that is stalled do.
 	opened = time.Second
+	// vanguard is how many trips may have go-redis dial at a time before it is
+	// known whether anybody is there.
+	vanguard = 4
 )
 
 // doors has the door of each client, by a weak pointer to its options, which
@@ -54,10 +61,21 @@ func doorOf(options *redis.Options) *door {
 	return d.(*door)
 }
 
+// doubtful reports whether there is reason to knock before a trip: a connection
+// was lost, or there is none and others already wait for one. An extra trip goes
+// because those before it do not come back.
+func (d *door) doubtful(client dialler, extra bool) bool {
+	return d.suspect.Load() || d.crowded(client) || extra && client.PoolStats().IdleConns == 0
+}
+
+func (d *door) crowded(client dialler) bool {
+	return d.unwritten.Load() >= vanguard && d.awaited.Load() == 0 && client.PoolStats().IdleConns == 0
+}
+
 // knock returns an error if the server cannot be dialled.
 func (d *door) knock(client dialler, left <-chan struct{}, deadline time.Time) error {
 	pool := client.PoolStats()
-	doubt := d.none.Load() && pool.TotalConns == pool.IdleConns
+	doubt := d.none.Load() && pool.TotalConns == pool.IdleConns || d.crowded(client)
 	d.mu.Lock()
 	if since := time.Since(d.last); since >= opened || since >= knocks && (d.err != nil || doubt) {
 		d.none.Store(false)

@@ -3,6 +3,7 @@ package redislimiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -137,6 +138,40 @@ func TestDeadServerIsDialledFewTimes(t *testing.T) {
 				ask(t, limiters, 250*time.Millisecond)
 				if _, failed := ask(t, limiters, 100*time.Millisecond); failed > 0 {
 					t.Errorf("%d calls failed 250 ms after the server's return", failed)
+				}
+				time.Sleep(5 * time.Second) // what go-redis has begun ends
+			})
+		})
+	}
+}
+
+// A service has many limiters. When their first calls come to a server that cannot be reached, only those of a few
+// milliseconds have go-redis dial: the others see that these get no further.
+func TestFirstCallsOfManyLimiters(t *testing.T) {
+	for name, r := range map[string]*road{"refused": {}, "black hole": {hangs: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, _ := limitertest.Redis(t)
+				r.to = server.Dial
+				client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", PoolSize: 20, Dialer: r.dial, DialTimeout: 500 * time.Millisecond})
+				defer client.Close()
+				r.set(true)
+				var asked sync.WaitGroup
+				for i := range 60 {
+					l, err := rl.New(client, fmt.Sprint("route-", i), rl.TokenBucket(1000, time.Second, 1000))
+					if err != nil {
+						t.Fatal(err)
+					}
+					asked.Go(func() {
+						if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, rl.ErrUnavailable) || errors.Is(err, rl.ErrUncertain) {
+							t.Errorf("route %d: %v", i, err)
+						}
+					})
+					time.Sleep(time.Millisecond)
+				}
+				asked.Wait()
+				if n := r.dialled(); n > 15 {
+					t.Errorf("dialled %d times for 60 calls", n)
 				}
 				time.Sleep(5 * time.Second) // what go-redis has begun ends
 			})

@@ -35,7 +35,7 @@ func (t *trip) split() {
 }
 
 func (t *trip) newCommand(args []any) command {
-	c := command{redis.NewIntSliceCmd(t, args...), &t.state}
+	c := command{redis.NewIntSliceCmd(t, args...), t}
 	c.SetFirstKeyPos(3)
 	return c
 }
@@ -48,7 +48,9 @@ func (t *trip) sendEach() {
 		_ = pipe.Process(t, &t.commands[i])
 	}
 	t.state.CompareAndSwap(idle, given)
+	t.server.door.unwritten.Add(1)
 	_, _ = pipe.Exec(t) // each command has its own error
+	t.returned()
 	silent := false
 	for i := range t.commands {
 		if err := t.commands[i].Err(); err != nil && !replied(err) {

@@ -366,7 +366,7 @@ func broken(err error) bool {
 // it is not known how it is dialled is trusted.
 func (t *trip) knock() error {
 	s := t.server
-	if s.client == nil || !s.door.suspect.Load() && !(t.extra && s.client.PoolStats().IdleConns == 0) {
+	if s.client == nil || !s.door.doubtful(s.client, t.extra) {
 		return nil
 	}
 	for {
@@ -421,7 +421,9 @@ func (t *trip) send(name any, script *string) error {
 		if t.Err() != nil {
 			return errTimeout
 		}
+		t.server.door.unwritten.Add(1)
 		err := t.limiter.rdb.Process(t, &t.command)
+		t.returned()
 		if err != nil && !replied(err) {
 			t.limiter.lost()
 		}
@@ -435,6 +437,15 @@ func (t *trip) send(name any, script *string) error {
 			return err
 		}
 		pause = min(2*pause, 32*time.Millisecond)
+	}
+}
+
+// returned is told that go-redis has come back with a command, or several.
+func (t *trip) returned() {
+	if t.state.Load() == written {
+		t.server.door.awaited.Add(-1)
+	} else {
+		t.server.door.unwritten.Add(-1)
 	}
 }
 
