@@ -113,7 +113,7 @@ func parse(args []string) (*settings, error) {
 	lasting := flags.Duration("for", 0, "how long a turn takes")
 	names := flags.String("sections", "", "comma-separated: "+sectionNames()+" (all)")
 	redis := flags.String("redis", "", "host:port of an empty Redis 8.0; everything in it is deleted (a container)")
-	huge := flags.Bool("huge", false, "growth up to 10^7 keys: 1.5 GB and some minutes more")
+	huge := flags.Bool("huge", false, "growth up to 10^7 keys of each: 4 GB and four minutes more")
 	pool := flags.Int("pool", s.pool, "connections of each limiter on Redis")
 	update := flags.String("update", "", "document to write the tables into")
 	pictures := flags.String("pictures", "", "directory to write the pictures into")
