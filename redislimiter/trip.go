@@ -259,7 +259,9 @@ func (t *trip) land(reply []int64, err error) {
 		}
 		c.err, c.reply = err, reply
 		if err == nil && c.script == nil {
-			c.taken, c.err = t.entries[c.entry].taken, t.entries[c.entry].err
+			e := &t.entries[c.entry]
+			c.err = e.err
+			e.taken.CopyTo(&c.taken, len(l.rules))
 		}
 		c.finished <- struct{}{} // c is the caller's from here on
 	}

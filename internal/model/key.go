@@ -39,6 +39,13 @@ type Taken struct {
 	Spared bool
 }
 
+// CopyTo copies what there is of so many rules: most limiters have one, and
+// all eight views are what a shared trip would spend most of its copying on.
+func (t *Taken) CopyTo(to *Taken, rules int) {
+	to.Charge, to.Now, to.Granted, to.Spared = t.Charge, t.Now, t.Granted, t.Spared
+	copy(to.Views[:rules], t.Views[:rules])
+}
+
 // Take decides a charge on the states of one key, one state for each rule:
 // every rule is checked before any is charged. A refusal changes nothing but
 // what BlockAfter counts.
