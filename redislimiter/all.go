@@ -69,8 +69,8 @@ func addUp(charges []Charge) []Charge {
 	return sum
 }
 
-// same compares limiters as far as they can be compared: functions cannot.
-func same(a, b Allower) bool {
+// same compares limiters, or clients, as far as they can be compared: functions cannot.
+func same(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
@@ -143,6 +143,9 @@ func (r refunds) refund(ctx context.Context, _ string, units, _ int64) error {
 	var errs []error
 	for _, c := range r {
 		errs = append(errs, c.to.refund(ctx, c.key, min(units, c.units), c.at))
+		if c.cache != nil {
+			c.cache.forget(c.key)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -164,7 +167,7 @@ func together(charges []Charge) (*joint, bool) {
 	rules := 0
 	for i, c := range charges {
 		l, ok := c.Limiter.(*Limiter)
-		if !ok || i > 0 && (l.rdb != j.limiters[0].rdb || c.Key != charges[0].Key && manyNodes(l.rdb)) {
+		if !ok || i > 0 && (!same(l.rdb, j.limiters[0].rdb) || c.Key != charges[0].Key && manyNodes(l.rdb)) {
 			return nil, false
 		}
 		id := keys.Escape(c.Key)

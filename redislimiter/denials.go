@@ -60,11 +60,11 @@ func (d *denials) AllowN(ctx context.Context, key string, n int) (Result, error)
 	if d.max < 1 {
 		return Result{}, &argumentError{fmt.Sprintf("redislimiter: CacheDenials: maxKeys is %d, must be at least 1", d.max)}
 	}
-	key = keys.Short(key)
-	s := &d.shards[maphash.String(d.seed, key)%denialShards]
+	id := keys.Short(key)
+	s := &d.shards[maphash.String(d.seed, id)%denialShards]
 	sent := time.Since(d.start)
 	s.mu.RLock()
-	known, ok := s.keys[key]
+	known, ok := s.keys[id]
 	s.mu.RUnlock()
 	if ok && known.n == n && sent < known.end {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +78,7 @@ func (d *denials) AllowN(ctx context.Context, key string, n int) (Result, error)
 		return r, err
 	}
 	if !r.Allowed && n > 0 && final(r) {
-		d.remember(s, key, denial{n: n, end: sent + r.RetryAfter, result: r})
+		d.remember(s, id, denial{n: n, end: sent + r.RetryAfter, result: r})
 	}
 	r.charge.cache = d
 	return r, nil
@@ -98,17 +98,17 @@ func final(r Result) bool {
 	return true
 }
 
-func (d *denials) remember(s *denialShard, key string, known denial) {
+func (d *denials) remember(s *denialShard, id string, known denial) {
 	known.result.Source = SourceDenyCache
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
 		s.keys = map[string]denial{}
 	}
-	if _, ok := s.keys[key]; !ok && len(s.keys) >= max(d.max/denialShards, 1) {
+	if _, ok := s.keys[id]; !ok && len(s.keys) >= max(d.max/denialShards, 1) {
 		s.drop()
 	}
-	s.keys[key] = known
+	s.keys[id] = known
 }
 
 // drop makes room: of a few denials the one that ends first goes.
@@ -128,8 +128,9 @@ func (s *denialShard) drop() {
 
 // forget drops what is known of a key.
 func (d *denials) forget(key string) {
-	s := &d.shards[maphash.String(d.seed, key)%denialShards]
+	id := keys.Short(key)
+	s := &d.shards[maphash.String(d.seed, id)%denialShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.keys, key)
+	delete(s.keys, id)
 }

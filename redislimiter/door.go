@@ -43,6 +43,10 @@ const (
 	// reason to doubt it: no connection could be had, and none waits for a
 	// reply, as those to a server that is stalled do.
 	opened = time.Second
+	// dialling is what a knock has at least, however little time is left to who
+	// knocks: otherwise a server that is farther away than some deadlines would be
+	// taken for dead.
+	dialling = 250 * time.Millisecond
 	// vanguard is how many trips may have go-redis dial at a time before it is
 	// known whether anybody is there.
 	vanguard = 4
@@ -80,6 +84,9 @@ func (d *door) knock(client dialler, left <-chan struct{}, deadline time.Time) e
 	if since := time.Since(d.last); since >= opened || since >= knocks && (d.err != nil || doubt) {
 		d.none.Store(false)
 		d.last, d.err, d.knocked = time.Now(), nil, make(chan struct{})
+		if least := d.last.Add(dialling); deadline.Before(least) {
+			deadline = least
+		}
 		go d.dial(client.Options(), deadline, d.knocked)
 	}
 	knocked := d.knocked

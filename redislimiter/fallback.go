@@ -1,6 +1,7 @@
 package redislimiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/redislimiter/go-redislimiter/internal/model"
 )
 
 const (
@@ -57,6 +60,8 @@ type Fallback struct {
 	once    sync.Once
 	breaker *gobreaker.CircuitBreaker[Result]
 	invalid error
+	name    string // of Primary, as far as it is known
+	most    int64  // units that Primary can ever admit at once
 	log     outageLog
 }
 
@@ -70,8 +75,7 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 		return Result{}, f.invalid
 	}
 	if err := ctx.Err(); err != nil {
-		name, _ := describe(f.Primary)
-		return Result{Name: name}, err
+		return Result{Name: f.name}, err
 	}
 	result, err := f.breaker.Execute(func() (Result, error) { return f.primary(ctx, key, n) })
 	if err == nil {
@@ -89,6 +93,10 @@ func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error
 		if f.OnError != nil {
 			f.OnError(err)
 		}
+	}
+	// A Primary that rests cannot say that it will never allow this.
+	if err := checkN(cmp.Or(f.name, "Fallback"), n, f.most); err != nil {
+		return Result{Name: f.name}, err
 	}
 	decided, err := f.secondary(ctx, key, n)
 	told := decided
@@ -115,7 +123,14 @@ func (f *Fallback) Resting() bool {
 func (f *Fallback) wraps() Allower { return f.Primary }
 
 func (f *Fallback) setUp() {
-	f.invalid = f.validate()
+	f.invalid, f.most = f.validate(), model.Unlimited
+	if f.invalid == nil {
+		name, limits := describe(f.Primary)
+		f.name = name
+		if rules, err := rulesOf(limits); err == nil {
+			f.most = capacityOf(rules)
+		}
+	}
 	cooldown, failures := f.Cooldown, f.Failures
 	if cooldown == 0 {
 		cooldown = defaultCooldown
@@ -178,7 +193,7 @@ func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, er
 		result, err = Result{Source: SourceMemory, RetryAfter: time.Second}, nil
 	}
 	result.Degraded = true
-	if name, limits := describe(f.Primary); name != "" && err == nil && result.Name == "" {
+	if name, limits := describe(f.Primary); len(limits) > 0 && err == nil && result.Name == "" {
 		result.Name, result.Limits = name, limits
 		result.Limit = limits[0]
 	}

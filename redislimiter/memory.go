@@ -119,8 +119,7 @@ func (m *Memory) AllowAtMost(ctx context.Context, key string, n int) (int, Resul
 }
 
 func (m *Memory) decide(key string, c model.Charge) Result {
-	key = keys.Short(key)
-	taken := m.take(key, c)
+	taken := m.take(keys.Short(key), c)
 	r := resultOf(m.name, m.limits, m.rules, &taken, max(taken.Granted-1, 0))
 	r.Source = SourceMemory
 	if taken.Granted > 0 {

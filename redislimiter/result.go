@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redislimiter/go-redislimiter/internal/keys"
 	"github.com/redislimiter/go-redislimiter/internal/model"
 )
 
@@ -96,7 +95,7 @@ func (r Result) Refund(ctx context.Context, n int) error {
 	}
 	err := r.charge.to.refund(ctx, r.charge.key, int64(n), r.charge.at)
 	if r.charge.cache != nil {
-		r.charge.cache.forget(keys.Short(r.charge.key))
+		r.charge.cache.forget(r.charge.key)
 	}
 	return err
 }
