@@ -3,10 +3,13 @@
 -- microseconds. Refusals during a block neither count nor extend it.
 --
 -- Stores  in the hash: stamp, when the first refusal that counts was; used,
---         how many there were since; prev, until when everything is blocked
--- ARGV    refusals, within, block
+--         how many there were since; prev, until when everything is blocked.
+--         The name of used tells `within`: after a change the old field is
+--         found by its ending, and the key's life is renewed.
+-- ARGV    used (the field's name), refusals, within, block
 -- Reply   stamp, used, prev: 0 where it is over
--- Calls   none beyond the driver's, whose HSET and PEXPIRE a refusal costs too
+-- Calls   none beyond the driver's, whose HSET and PEXPIRE a refusal costs too;
+--         HGETALL and HDEL once after a change
 --@hash
 --@fields stamp used prev
 --@params refusals within block
@@ -15,8 +18,9 @@
 --@check
 local end$ = 0
 stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
+--+ earlier
 if stamp$ and used$ and prev$ then
-  end$ = used$ > 0 and stamp$ + within$ or 0
+  end$ = used$ > 0 and not old$ and stamp$ + within$ or 0
   if prev$ > end$ then
     end$ = prev$
   end
@@ -52,3 +56,6 @@ end
 if prev$ - now > ttl then
   ttl = prev$ - now
 end
+
+--@stored
+--+ forget

@@ -65,10 +65,12 @@ type pair struct {
 	states []model.State
 	now    int64
 	ends   map[string]int64 // when keys expire, in milliseconds
+	stale  bool             // the rules were changed, and nothing was written since
 }
 
-// unchanged is the time to live of a key whose end is noted.
-const unchanged = 2_000_000*time.Hour + 7*time.Millisecond
+// unchanged is what the time to live of a key has beyond whole milliseconds until
+// a script sets it.
+const unchanged = 7 * time.Nanosecond
 
 // expire does what a server does: keys end at an absolute time of its clock,
 // also when that is stepped, and only once their millisecond is over. The
@@ -76,11 +78,17 @@ const unchanged = 2_000_000*time.Hour + 7*time.Millisecond
 func (p *pair) expire(tb testing.TB) {
 	tb.Helper()
 	for key, end := range p.ends {
+		if !p.server.Exists(key) { // all of a log was given back
+			delete(p.ends, key)
+			continue
+		}
 		if p.now/1000 > end {
 			p.server.Del(key)
 			delete(p.ends, key)
 			p.forget(tb, key)
+			continue
 		}
+		p.server.SetTTL(key, time.Duration(end-p.now/1000)*time.Millisecond+unchanged)
 	}
 }
 
@@ -103,7 +111,7 @@ func (p *pair) forget(tb testing.TB, key string) {
 		if key != "rl:t:"+segment+":{k}" {
 			continue
 		}
-		if left := rule.Reset(rule.See(&p.states[i], p.now), p.now); left > 0 {
+		if left := rule.Reset(rule.See(&p.states[i], p.now), p.now); left > 0 && !p.stale {
 			tb.Fatalf("%+v at %d: key %q expired %dµs too early", p.rules, p.now, key, left)
 		}
 		p.states[i] = model.State{}
@@ -113,13 +121,11 @@ func (p *pair) forget(tb testing.TB, key string) {
 func (p *pair) noteEnds(tb testing.TB) {
 	tb.Helper()
 	for _, key := range p.server.Keys() {
-		switch ttl := p.server.TTL(key); ttl {
-		case 0:
+		switch ttl := p.server.TTL(key); {
+		case ttl == 0:
 			tb.Fatalf("%+v: key %q without expiry", p.rules, key)
-		case unchanged:
-		default:
+		case ttl%time.Millisecond != unchanged:
 			p.ends[key] = p.now/1000 + ttl.Milliseconds()
-			p.server.SetTTL(key, unchanged)
 		}
 	}
 }
@@ -174,6 +180,9 @@ func (p *pair) charge(tb testing.TB, c model.Charge) model.Taken {
 	}
 	if got.Granted != want.Granted || got.Now != want.Now {
 		tb.Fatalf("%+v at %d, %+v: granted %d at %d, want %d", p.rules, p.now, c, got.Granted, got.Now, want.Granted)
+	}
+	if want.Changed(p.rules) {
+		p.stale = false
 	}
 	return want
 }

@@ -146,6 +146,15 @@ func (g *group) load(base string) string {
 		}
 		b.WriteString(")\nif hash.err then\nfailed = hash\nbreak\nend\n")
 		at++
+		fmt.Fprintf(&b, "local found%d = ", g.parts[0].number)
+		field, between := 1, ""
+		for _, p := range g.parts {
+			if p.hash {
+				fmt.Fprintf(&b, "%shash[%d]", between, field)
+				field, between = field+len(p.names), " or "
+			}
+		}
+		b.WriteString("\n")
 	}
 	field := 1
 	for _, p := range g.parts {
@@ -184,8 +193,10 @@ func (g *group) values() []string {
 	return all
 }
 
-// store writes the hash: all rules in one call, and its life after it. A hash
-// that cannot get an end of its life must not stay: it would never be forgotten.
+// store writes the hash: all rules in one call, and its life after it, which is
+// never made shorter: the hash may also be that of a limiter with other rules. It is
+// GT where a life is expected and NX where not, and the other one if that was
+// wrong. A hash that cannot get an end of its life must not stay: it would never be forgotten.
 func (g *group) store() string {
 	if !g.hashed() {
 		return ""
@@ -198,25 +209,37 @@ func (g *group) store() string {
 			fmt.Fprintf(&b, "if end%d > last then\nlast = end%d\nend\n", p.number, p.number)
 		}
 	}
-	b.WriteString(`if last - last % 1000000 ~= now + ttl - (now + ttl) % 1000000 then
+	b.WriteString(strings.ReplaceAll(`if last - last % 1000000 ~= now + ttl - (now + ttl) % 1000000 then
 ttl = ttl / 1000 + 1001
-done = pcall("PEXPIRE", key, ttl - ttl % 1 + 1)
+ttl = ttl - ttl % 1 + 1
+done = pcall("PEXPIRE", key, ttl, found$ and "GT" or "NX")
+if done == 0 then
+done = pcall("PEXPIRE", key, ttl, found$ and "NX" or "GT")
+end
 if type(done) == "table" then
 call("DEL", key)
 failed = done
 break
 end
 end
-`)
+`, "$", strconv.Itoa(g.parts[0].number)))
 	return b.String()
 }
 
-// save writes the hash if it is there, and leaves its life alone.
+// save writes the hash if it is there, and leaves its life alone unless it is that
+// of another period or rate, which nobody will see any more.
 func (g *group) save() string {
 	if !g.hashed() {
 		return ""
 	}
-	var there []string
+	var there, old []string
+	charges := ""
+	for _, p := range g.parts {
+		if p.hash {
+			old = append(old, fmt.Sprintf("old%d", p.number))
+			charges += number(p.source.sections["charge"], p.number)
+		}
+	}
 	field := 0
 	for _, p := range g.parts {
 		for range p.names {
@@ -224,7 +247,9 @@ func (g *group) save() string {
 			there = append(there, fmt.Sprintf("hash[%d]", field))
 		}
 	}
-	return "if " + strings.Join(there, " or ") + " then\ncall(" + g.write() + ")\n" + g.sections("stored") + "end\n"
+	return "if " + strings.Join(there, " or ") + " then\ncall(" + g.write() + ")\n" + g.sections("stored") +
+		"if " + strings.Join(old, " or ") + " then\nunits = 0\nlocal ttl = 1\n" + charges +
+		"ttl = ttl / 1000 + 1001\ncall(\"PEXPIRE\", key, ttl - ttl % 1 + 1, \"GT\")\nend\nend\n"
 }
 
 func (g *group) write() string {

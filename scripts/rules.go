@@ -3,6 +3,7 @@ package scripts
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/redislimiter/go-redislimiter/internal/model"
 )
@@ -11,7 +12,7 @@ import (
 type spec struct {
 	file   string
 	letter string  // begins the Redis key's segment, or names the fields in the hash
-	scale  string  // goes in front of the name of the field `used`: the unit it is in, and the rate
+	scale  string  // goes in front of the name of the field `used`: the unit it is in and the rate, or the period
 	params []int64 // in the order of the file's --@params
 }
 
@@ -20,11 +21,11 @@ type spec struct {
 func specOf(rule model.Rule, alone bool) (spec, error) {
 	switch r := rule.(type) {
 	case model.FixedWindow:
-		return spec{"fixed_window.lua", "1", "", []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
+		return spec{"fixed_window.lua", "1", period(r.Per), []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
 	case model.SlidingWindowCounter:
-		return spec{"sliding_window_counter.lua", "2", "", []int64{int64(r.Rate), r.Per.Microseconds(), r.Steps(), r.Quantum()}}, nil
+		return spec{"sliding_window_counter.lua", "2", period(r.Per), []int64{int64(r.Rate), r.Per.Microseconds(), r.Steps(), r.Quantum()}}, nil
 	case model.BlockAfter:
-		return spec{"block_after.lua", "3", "", []int64{int64(r.Refusals), r.Within.Microseconds(), r.Block.Microseconds()}}, nil
+		return spec{"block_after.lua", "3", period(r.Within), []int64{int64(r.Refusals), r.Within.Microseconds(), r.Block.Microseconds()}}, nil
 	case model.TokenBucket:
 		return bucket("token_bucket.lua", "4", r), nil
 	case model.GCRA:
@@ -35,10 +36,14 @@ func specOf(rule model.Rule, alone bool) (spec, error) {
 	case model.LeakyBucket:
 		return bucket("token_bucket.lua", "6", r.TokenBucket), nil
 	case model.SlidingWindowLog:
-		return spec{"sliding_window_log.lua", "log", "", []int64{int64(r.Rate), r.Per.Microseconds()}}, nil
+		window := r.Per.Microseconds()
+		return spec{"sliding_window_log.lua", "log", "", []int64{int64(r.Rate), window, window % 997}}, nil
 	}
 	return spec{}, fmt.Errorf("no script for %T", rule)
 }
+
+// period is what the name of a field tells of it: one unit is one of the limit.
+func period(d time.Duration) string { return fmt.Sprint("1/", d.Microseconds()) }
 
 func bucket(file, letter string, b model.TokenBucket) spec {
 	scale := strconv.FormatInt(b.Unit(), 10)

@@ -22,6 +22,24 @@ elseif stamp$ < now then -- otherwise time stands still until the clock is there
 end
 local room$ = (size$ - used$) / unit$
 
+--@earlier
+-- A limiter that was made with another period stored it. It counts, but the key's
+-- life is that of the other period.
+local old$
+if stamp$ and not used$ then
+  local all = call("HGETALL", key)
+  for i = 1, #all, 2 do
+    if string.match(all[i], "^1/%d+" .. ending$ .. "$") then
+      old$, used$ = all[i], tonumber(all[i + 1])
+    end
+  end
+end
+
+--@forget
+if old$ then
+  call("HDEL", key, old$)
+end
+
 --@text
 -- The state as GCRA stores it.
 if struct$ then

@@ -5,9 +5,11 @@
 --         the units of that window and of the one before. Windows are aligned
 --         to the epoch and `window` microseconds long. The share is counted in
 --         `steps` steps of `quantum` microseconds.
--- ARGV    rate, window, steps, quantum
+--         The name of used tells the window: after a change the old field is
+--         found by its ending, and the key's life is renewed.
+-- ARGV    used (the field's name), rate, window, steps, quantum
 -- Reply   stamp, used, prev: for the window that now is in
--- Calls   none beyond the driver's
+-- Calls   none beyond the driver's; HGETALL and HDEL once after a change
 --@hash
 --@fields stamp used prev
 --@params rate window steps quantum
@@ -15,10 +17,13 @@
 
 --@check
 stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
+--+ earlier
 local end$ = 0
 local begin$ = now - now % window$
 if stamp$ and used$ and prev$ and used$ + prev$ > 0 then
-  if used$ > 0 then
+  if old$ then
+    end$ = 0
+  elseif used$ > 0 then
     end$ = stamp$ + 2 * window$
   elseif prev$ > 0 then
     end$ = stamp$ + window$
@@ -48,6 +53,9 @@ used$ = used$ + units
 if stamp$ + 2 * window$ - now > ttl then
   ttl = stamp$ + 2 * window$ - now
 end
+
+--@stored
+--+ forget
 
 --@refund
 if since >= stamp$ then

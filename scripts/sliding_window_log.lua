@@ -4,8 +4,11 @@
 --         of the charge, the member a running number. Both are integers of 16
 --         digits at most, which keeps up to 128 members in the compact
 --         encoding, and the distance of two running numbers counts the units
---         between them, so that nothing has to be counted.
--- ARGV    rate, window
+--         between them, so that nothing has to be counted. The last three digits
+--         of a member are the tag of the window: where the newest has another
+--         tag the limiter was made again, and the key's life is that of another
+--         window. Of 997 windows two share a tag, but not 1 s and 997 s.
+-- ARGV    rate, window, tag
 -- Reply   used, newest: units that count, and the newest of them (now if none);
 --         blocker: the unit whose end lets the first refused request in, or 0
 -- Calls   ZRANGE and ZRANGEBYSCORE to look; ZADD to charge, with either
@@ -13,9 +16,9 @@
 --         its life is renewed only by the first charge of every other window;
 --         the charges in between drop what has left the window. One call more
 --         to refuse a cost above 100, both of the last two after an idle
---         window, and DEL if a broken clock has left the key.
+--         window or another limiter's charge, and DEL if a broken clock has left the key.
 --@key
---@params rate window
+--@params rate window tag
 --@reply used newest blocker
 
 --@check
@@ -25,7 +28,8 @@ if last$.err then
   failed = last$
   break
 end
-local serial$, latest$ = tonumber(last$[1]), tonumber(last$[2])
+local number$, latest$ = tonumber(last$[1]), tonumber(last$[2])
+local serial$ = number$ and (number$ - number$ % 1000) / 1000
 local broken$ = latest$ and not (latest$ <= now + window$)
 local reach$ = need
 if reach$ > 100 then
@@ -40,7 +44,8 @@ if latest$ and not broken$ then
       failed = early$
       break
     end
-    used$ = serial$ - tonumber(early$[1]) + 1
+    local first = tonumber(early$[1])
+    used$ = serial$ - (first - first % 1000) / 1000 + 1
     newest$ = latest$
   end
 end
@@ -62,16 +67,16 @@ local at$ = newest$ > now and newest$ or now
 if broken$ then
   call("DEL", key$)
 end
-local number$ = (not broken$ and serial$ or 1000000000000000) + 1
+local next$ = (not broken$ and serial$ or 1000000000000) + 1
 for from = 0, units - 1, 1000 do
   local added
   if units == 1 then
-    added = pcall("ZADD", key$, at$, number$)
+    added = pcall("ZADD", key$, at$, next$ * 1000 + tag$)
   else
     local members = {}
     for i = from, (from + 1000 < units and from + 1000 or units) - 1 do
       members[#members + 1] = at$
-      members[#members + 1] = number$ + i
+      members[#members + 1] = (next$ + i) * 1000 + tag$
     end
     added = pcall("ZADD", key$, unpack(members))
   end
@@ -83,17 +88,23 @@ end
 if failed then
   break
 end
-local renew$ = used$ == 0 or at$ - at$ % (2 * window$) ~= newest$ - newest$ % (2 * window$)
+local other$ = number$ and number$ % 1000 ~= tag$
+local renew$ = used$ == 0 or other$ or at$ - at$ % (2 * window$) ~= newest$ - newest$ % (2 * window$)
 if renew$ then
   local life = (3 * window$ + at$ - now) / 1000
-  local done = pcall("PEXPIRE", key$, life - life % 1 + 2)
+  life = life - life % 1 + 2
+  local there = latest$ and not broken$
+  local done = pcall("PEXPIRE", key$, life, there and "GT" or "NX")
+  if done == 0 and there then
+    done = pcall("PEXPIRE", key$, life, "NX")
+  end
   if type(done) == "table" then
     call("DEL", key$) -- it would never be forgotten
     failed = done
     break
   end
 end
-if latest$ and not broken$ and (used$ == 0 or not renew$) then
+if latest$ and not broken$ and (used$ == 0 or other$ or not renew$) then
   call("ZREMRANGEBYSCORE", key$, "-inf", at$ - window$)
 end
 

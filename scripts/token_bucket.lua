@@ -58,6 +58,4 @@ if used$ < 0 then
 end
 
 --@stored
-if old$ then
-  call("HDEL", key, old$)
-end
+--+ forget
