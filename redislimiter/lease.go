@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimiter/go-redislimiter/internal/keys"
+	"github.com/redislimiter/go-redislimiter/internal/model"
 )
 
 // A Leaser is what [Lease] needs: a [Limiter] or a [Memory].
@@ -28,10 +29,23 @@ type Leaser interface {
 // second takes nothing ahead and is as exact as without. Units that are not
 // spent within 100 ms lapse: up to a batch is wasted whenever a key falls silent.
 //
+// A key at its limit is asked about as without a lease. A limiter with a
+// [LeakyBucket] is not leased: units of one batch would all have the same Delay.
+//
 // What is spent has SourceLease, and its Remaining and ResetAfter are those of
 // the last trip. It holds up to 4096 keys. A batch below 1 makes every call an error.
 func Lease(l Leaser, batch int) Allower {
-	return &leases{inner: l, batch: int64(batch), start: time.Now(), seed: maphash.MakeSeed()}
+	all := &leases{inner: l, batch: int64(batch), start: time.Now(), seed: maphash.MakeSeed()}
+	_, limits := describe(l)
+	for _, limit := range limits {
+		switch limit.rule.(type) {
+		case model.LeakyBucket:
+			all.queues = true
+		case model.BlockAfter:
+			all.blocks = true
+		}
+	}
+	return all
 }
 
 const (
@@ -46,6 +60,8 @@ type leases struct {
 	batch  int64
 	start  time.Time
 	seed   maphash.Seed
+	queues bool // has a LeakyBucket
+	blocks bool // counts refusals: one that takes two trips would be counted twice
 	shards [leaseShards]leaseShard
 }
 
@@ -76,8 +92,9 @@ type batch struct {
 
 // A flight is a trip that others wait for.
 type flight struct {
-	done chan struct{}
-	err  error // set before done is closed
+	done  chan struct{}
+	err   error // set before done is closed, as is
+	alone bool  // it brought nothing: those who waited ask for themselves
 }
 
 func (l *leases) wraps() Allower { return l.inner }
@@ -86,17 +103,17 @@ func (l *leases) AllowN(ctx context.Context, key string, n int) (Result, error) 
 	if l.batch < 1 {
 		return Result{}, &argumentError{fmt.Sprintf("redislimiter: Lease: batch is %d, must be at least 1", l.batch)}
 	}
-	if n < 1 || int64(n) > l.batch || ctx.Err() != nil {
+	if n < 1 || int64(n) > l.batch || l.queues || l.blocks && n > 1 || ctx.Err() != nil {
 		return l.inner.AllowN(ctx, key, n)
 	}
 	k := l.leaseOf(key)
-	for {
+	for waited := false; ; waited = true {
 		if r, ok := k.spend(int64(n), time.Since(l.start)); ok {
 			return r, nil
 		}
 		f, mine, size := k.board(time.Since(l.start), int64(n), l.batch)
 		switch {
-		case f == nil:
+		case f == nil || !mine && waited: // nobody waits for two trips of others
 			return l.inner.AllowN(ctx, key, n)
 		case mine:
 			return l.take(ctx, k, f, key, int64(n), size)
@@ -106,8 +123,11 @@ func (l *leases) AllowN(ctx context.Context, key string, n int) (Result, error) 
 		case <-ctx.Done():
 			return l.failed(ctx.Err())
 		}
-		if f.err != nil {
+		switch {
+		case f.err != nil:
 			return l.failed(f.err)
+		case f.alone:
+			return l.inner.AllowN(ctx, key, n)
 		}
 	}
 }
@@ -161,14 +181,18 @@ func (k *lease) board(now time.Duration, n, most int64) (f *flight, mine bool, s
 	return k.flight, true, k.size
 }
 
-// land ends a flight and gives the next batch to all.
-func (k *lease) land(f *flight, next *batch, err error) {
+// land ends a flight and gives the next batch to all. Without one, those who waited
+// ask for themselves, and nothing is taken ahead for a while.
+func (k *lease) land(f *flight, next *batch, err error, now time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if next != nil {
 		if b := k.current.Swap(next); b != nil {
 			k.spent += b.size - b.left.Load()
 		}
+	} else if err == nil {
+		f.alone = true
+		k.size, k.since, k.spent = 0, now, 0
 	}
 	k.flight, f.err = nil, err
 	close(f.done)
@@ -178,15 +202,18 @@ func (k *lease) land(f *flight, next *batch, err error) {
 func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, size int64) (Result, error) {
 	asked := time.Since(l.start)
 	granted, r, err := l.inner.AllowAtMost(ctx, key, int(n+size))
-	rest := int64(granted) - n
-	if err != nil || rest < 0 {
-		if ctx.Err() != nil { // others are not to suffer from this caller's haste
-			k.land(f, nil, nil)
-		} else {
-			k.land(f, nil, err)
-		}
-		if err != nil {
-			return r, err
+	now, rest := time.Since(l.start), int64(granted)-n
+	switch {
+	case err != nil && over(ctx): // others are not to suffer from this caller's haste
+		k.land(f, nil, nil, now)
+		return r, err
+	case err != nil:
+		k.land(f, nil, err, now)
+		return r, err
+	case rest < 0:
+		k.land(f, nil, nil, now)
+		if n == 1 {
+			return r, nil
 		}
 		// Not even n fit: what was granted goes back, and n alone is decided.
 		if granted > 0 {
@@ -196,10 +223,17 @@ func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, s
 	}
 	next := &batch{size: rest, end: asked + leaseLife, result: r}
 	next.left.Store(rest)
-	k.land(f, next, nil)
+	k.land(f, next, nil, now)
 	r.Remaining += int(rest)
 	r.charge.units = n
 	return r, nil
+}
+
+// over reports whether a caller has given up, or its time is up: a limiter may have
+// noticed that before the context does.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func (l *leases) leaseOf(key string) *lease {
