@@ -72,7 +72,7 @@ func escapePart(part string) string {
 //
 // It goes on to the next function only at an [ErrNoKey]; every other error,
 // [Skip] included, is the answer. Each function has its own name space, so that
-// a user who calls himself 203.0.113.9 does not share the limit of that
+// a user named 203.0.113.9 does not share the limit of that
 // address. First panics without keys or if one is nil.
 func First(keys ...KeyFunc) KeyFunc {
 	checkKeys("First", keys)

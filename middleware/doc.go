@@ -37,7 +37,7 @@
 // [Options.OnlyFailures]. A refused request costs nothing.
 //
 // Middlewares can be put around each other, for example a wide limit for all
-// and a narrow one for a dear route. The most restrictive is the one that is
+// and a narrow one for an expensive route. The most restrictive is the one that is
 // reported, once. The same limiter (the same value, not one of the same name) with
 // the same key charges a request once, however often it is mounted on the way, at
 // the highest of the costs; only an [http.TimeoutHandler] in between hides that.

@@ -16,7 +16,7 @@ import (
 	"github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-// A limit for all routes of an address together, and one more for a route that is dear.
+// A limit for all routes of an address together, and one more for an expensive route.
 func Example_routes() {
 	all := must(redislimiter.NewMemory("all", redislimiter.TokenBucket(100, time.Hour, 100)))
 	search := must(redislimiter.NewMemory("search", redislimiter.TokenBucket(1, time.Hour, 1)))

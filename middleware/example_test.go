@@ -131,7 +131,7 @@ func Example_plans() {
 	// 200 "free";r=9;t=3600
 }
 
-// A dear route shares a limit with the others, at a higher price.
+// An expensive route shares a limit with the others, at a higher price.
 func ExampleOptions_cost() {
 	limiter := must(redislimiter.NewMemory("api", redislimiter.SlidingWindowLog(100, time.Hour)))
 	h := middleware.New(limiter, middleware.ByIP(nil), &middleware.Options{

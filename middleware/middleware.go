@@ -158,7 +158,7 @@ func (m *middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 	before := chargesIn(h)
 	n := asked.cost
 	if cost, found := before.cost(asked.id); found {
-		if n -= cost; n <= 0 { // mounted twice: the dearer one counts, once
+		if n -= cost; n <= 0 { // mounted twice: the higher cost counts, once
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -23,9 +23,10 @@ type Charge struct {
 // AllowAll makes all charges or none, for example one for the address and one
 // for the account of a login.
 //
-// It is one atomic trip if all are Limiters of one client, and either that
-// client talks to a single node or all keys are the same, so that they share a
-// slot. Otherwise it charges in order, and when one is refused, or gives no
+// It is one atomic trip if all are Limiters of one client with at most ten limits
+// in all, no two of which are stored in the same place, and either that client
+// talks to a single node or all keys are the same, so that they share a slot.
+// Otherwise it charges in order, and when one is refused, or gives no
 // decision, it refunds those before it: for a moment these units are missing
 // for others, and they stay charged if the refund does not get through. So put first
 // what refuses most.

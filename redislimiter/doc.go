@@ -30,6 +30,8 @@
 //   - [CacheDenials] and [Lease]: save trips to Redis;
 //   - an [AllowerFunc] of yours, which picks a limiter by plan or tenant.
 //
+// All of them are safe for concurrent use once their fields are set.
+//
 // [Wait] waits until a limiter admits, and [Result.Refund] gives back what was not
 // used, through all of these.
 //

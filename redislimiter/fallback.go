@@ -32,7 +32,11 @@ const (
 // error and is no failure of Primary. Secondary has to decide at once; Primary
 // has to return when its context is done, as everything in this package does.
 //
-// Fields are set before the first use. A Fallback must not be copied after it.
+// What fits Primary but not a Secondary that has a share of the limit is refused with
+// a RetryAfter of one second.
+//
+// Fields are set before the first use; one that is nil though required, or negative,
+// makes every call an error. A Fallback must not be copied after its first use.
 type Fallback struct {
 	Primary   Allower // required
 	Secondary Allower // required
@@ -206,7 +210,7 @@ var Open Allower = AllowerFunc(func(context.Context, string, int) (Result, error
 	return Result{Allowed: true, Source: SourceOpen}, nil
 })
 
-// Closed admits nothing, with Source closed: for a [Fallback] that guards what
+// Closed admits nothing, with Source closed and a RetryAfter of one second: for a [Fallback] that guards what
 // must never be open, such as a login. It is not the client's fault: the
 // middleware answers 503 and not 429.
 var Closed Allower = AllowerFunc(func(context.Context, string, int) (Result, error) {

@@ -87,6 +87,7 @@ func TestAServerFartherThanTheTimeout(t *testing.T) {
 				}
 				cut()
 			}
+			time.Sleep(time.Second) // what go-redis has begun ends
 		})
 	}
 }
@@ -126,6 +127,7 @@ func TestHasteOfOthers(t *testing.T) {
 		}
 		cancel()
 		others.Wait()
+		time.Sleep(time.Second) // what go-redis has begun ends
 	})
 }
 

@@ -112,7 +112,8 @@ func GCRA(rate int, per time.Duration, burst int) Limit {
 //
 // Use it in front of what must not see bursts, such as another company's API.
 // Those that wait their Delay never come closer together than per/rate, so that at
-// most rate + 1 units come within any span of per. It is the smoothest, at the price of
+// most rate + 1 units come within any span of per; only what is given back, also by
+// a [Wait] that is cancelled, can give its turn to two others. It is the smoothest, at the price of
 // latency. It takes one hash of two small fields for each key, about 100 bytes,
 // for up to twice as long as the queue takes to be empty.
 //

@@ -28,7 +28,7 @@ type Limiter struct {
 	// Timeout bounds each decision: a call returns by then, with
 	// ErrUnavailable, whatever go-redis or the server does. An earlier
 	// deadline of the context wins. 0 means DefaultTimeout, 100 ms. Set it
-	// before the first use.
+	// before the first use. A negative one makes every call an error.
 	Timeout time.Duration
 
 	rdb      Client
@@ -55,6 +55,10 @@ type Limiter struct {
 // metrics and the policy's name in headers: limiters of one name and the same
 // algorithms share their state, on purpose or not. It has up to 64 letters,
 // digits, '.', '_' and '-'.
+//
+// There may be eight limits. What is stored belongs to a limit by its algorithm and
+// its place among those of that algorithm, so append new ones: one in front of
+// another of the same algorithm takes over what clients have used of that.
 //
 // New checks everything and sends nothing; [Limiter.Check] tries the server.
 func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {

@@ -48,6 +48,12 @@ func (t *trip) sendEach() {
 		_ = pipe.Process(t, &t.commands[i])
 	}
 	t.state.CompareAndSwap(idle, given)
+	if t.Err() != nil { // all have left, and the client may be closed
+		for i := range t.commands {
+			t.commands[i].SetErr(errTimeout)
+		}
+		return
+	}
 	t.server.door.unwritten.Add(1)
 	_, _ = pipe.Exec(t) // each command has its own error
 	t.returned()

@@ -27,7 +27,7 @@ func join(driver string, g *group) string {
 }
 
 // reply writes what every rule stood at. The first request's answer makes a table
-// that is large enough for it and the time: growing one is dear.
+// that is large enough for it and the time: growing one is expensive.
 func reply(g *group) string {
 	return "if request == 0 then\nreply = { fit, " + strings.Join(append(g.values(), "now"), ", ") + " }\nelse\nreply[base + 1] = fit\n" +
 		appended(g) + "end\n"

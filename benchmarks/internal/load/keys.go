@@ -49,17 +49,6 @@ func Among(n int) Keys {
 	}
 }
 
-// InTurn asks about n keys one after the other.
-func InTurn(n int) Keys {
-	return func(caller, callers int) func() string {
-		i := caller * n / callers
-		return func() string {
-			i++
-			return Key(i % n)
-		}
-	}
-}
-
 // Continued lets each caller go on in its sequence where it was the time
 // before, when it is asked for again by as many callers.
 func Continued(keys Keys) Keys {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,10 +35,6 @@ func Limit(algorithm string, q Quota) redislimiter.Limit {
 	}
 }
 
-// timeout is long, since the peers have none that is shorter: with ours, a
-// crowd on a slow machine would be refused an answer where theirs waits.
-const timeout = 5 * time.Second
-
 var ours = []Peer{
 	{Name: Bucket, Open: inRedisBy(Bucket)},
 	{Name: GCRA, Open: inRedisBy(GCRA)},
@@ -62,13 +57,11 @@ func inRedisBy(algorithm string) func(redis.UniversalClient, Quota) (load.Decide
 // made counts limiters, so that each has a name and keys of its own.
 var made atomic.Int64
 
-// NewLimiter makes our limiter as it is measured everywhere.
+// NewLimiter makes our limiter as it is measured everywhere: with its default
+// Timeout, which the peers have not. An answer that comes too late is an error in
+// the tables.
 func NewLimiter(rdb redis.UniversalClient, limits ...redislimiter.Limit) (*redislimiter.Limiter, error) {
-	l, err := redislimiter.New(rdb, fmt.Sprint("bench", made.Add(1)), limits...)
-	if err == nil {
-		l.Timeout = timeout
-	}
-	return l, err
+	return redislimiter.New(rdb, fmt.Sprint("bench", made.Add(1)), limits...)
 }
 
 // openThree: three rules that share a hash, in one call.
