@@ -163,6 +163,9 @@ func (m *middleware) report(h http.Header, r *redislimiter.Result, done charge, 
 	} else {
 		done.remaining = math.MaxInt
 	}
+	if m.silent || r.Name == "" { // nothing is told, and so it keeps no inner one silent
+		done.remaining = math.MaxInt
+	}
 	if tell && r.Allowed && m.plain {
 		reportDefault(h, r, done, before)
 		return

@@ -18,6 +18,7 @@ var (
 	errNoClaim  = fmt.Errorf("%w: the proxy on the unix socket names no client", ErrBadKey)
 	errGarbage  = fmt.Errorf("%w: a trusted proxy's entry is not an address", ErrBadKey)
 	errTwice    = fmt.Errorf("%w: the proxy's header is there twice", ErrBadKey)
+	errCircle   = fmt.Errorf("%w: proxies name each other by different headers", ErrBadKey)
 	errTooShort = fmt.Errorf("%w: fewer hops than there should be", ErrBadKey)
 )
 
@@ -29,7 +30,8 @@ var (
 // lines. If that is a trusted proxy too, it goes on to the entry before, until
 // an address is not trusted, or the list ends. Nothing further left is looked
 // at: the client can have made it up. A trusted proxy without the header speaks
-// for itself.
+// for itself. Where a proxy names another that is believed by another header, that
+// header is read from there on, since the first proxy does not write it.
 //
 // An entry that is no address ends the walk with an [ErrBadKey]. A connection
 // without an address (a unix socket) is an error unless "unix" is trusted.
@@ -39,7 +41,7 @@ func (p Proxies) ClientIP(r *http.Request) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("middleware: the peer's address %q cannot be parsed", r.RemoteAddr)
 	}
 	if known := p.find(peer); known != nil {
-		return p.claimed(r, peer, known)
+		return p.claimed(r, peer, known, maxSources)
 	}
 	if hops := p.hops(); hops > 0 {
 		return countHops(r, hops)
@@ -50,21 +52,34 @@ func (p Proxies) ClientIP(r *http.Request) (netip.Addr, error) {
 	return peer, nil
 }
 
-// claimed follows what a trusted proxy says.
-func (p Proxies) claimed(r *http.Request, from netip.Addr, known *proxy) (netip.Addr, error) {
+// maxSources is how many headers are read one after the other. Each has a right end
+// only once, so that proxies which name each other to and fro cannot be told apart.
+const maxSources = 3
+
+// claimed follows what a trusted proxy says, by so many headers at most.
+func (p Proxies) claimed(r *http.Request, from netip.Addr, known *proxy, sources int) (netip.Addr, error) {
+	if sources == 0 {
+		return netip.Addr{}, errCircle
+	}
 	switch known.how {
 	case bySingle:
-		return single(r.Header[known.header], from)
+		addr, err := single(r.Header[known.header], from)
+		if next := p.find(addr); err == nil && next != nil && !next.sameSource(known) {
+			return p.claimed(r, addr, next, sources-1)
+		}
+		return addr, err
 	case byForwarded:
-		return p.walk(r, from, r.Header[forwarded], forwardedEntry)
+		return p.walk(r, from, known, r.Header[forwarded], forwardedEntry, sources)
 	default:
-		return p.walk(r, from, r.Header[forwardedFor], lastEntry)
+		return p.walk(r, from, known, r.Header[forwardedFor], lastEntry, sources)
 	}
 }
 
-// walk goes through a list from the right, as long as proxies are trusted. cut
-// takes the last entry off a line.
-func (p Proxies) walk(r *http.Request, from netip.Addr, lines []string, cut cutter) (netip.Addr, error) {
+func (p *proxy) sameSource(other *proxy) bool { return p.how == other.how && p.header == other.header }
+
+// walk goes through the list of a proxy from the right, as long as proxies are
+// trusted and write that list. cut takes the last entry off a line.
+func (p Proxies) walk(r *http.Request, from netip.Addr, writer *proxy, lines []string, cut cutter, sources int) (netip.Addr, error) {
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line, more := lines[i], true; more; {
 			var addr netip.Addr
@@ -76,8 +91,8 @@ func (p Proxies) walk(r *http.Request, from netip.Addr, lines []string, cut cutt
 			if known == nil {
 				return addr, nil
 			}
-			if known.how == bySingle { // a proxy behind a proxy, with a header of its own
-				return single(r.Header[known.header], addr)
+			if !known.sameSource(writer) {
+				return p.claimed(r, addr, known, sources-1)
 			}
 			from = addr
 		}

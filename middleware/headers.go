@@ -3,6 +3,7 @@ package middleware
 import (
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -172,4 +173,10 @@ func markFallback(h http.Header, r *redislimiter.Result) {
 // counted tells whether there are numbers that a client could be told.
 func counted(r *redislimiter.Result) bool {
 	return r.Source != redislimiter.SourceOpen && r.Source != redislimiter.SourceClosed
+}
+
+// tellsNothing reports whether headers are of those that do not say what is left.
+func tellsNothing(headers Headers) bool {
+	code := reflect.ValueOf(headers).Pointer()
+	return code == reflect.ValueOf(NoHeaders).Pointer() || code == reflect.ValueOf(ShadowHeader).Pointer()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 )
 
@@ -63,11 +64,14 @@ func ByHeader(name string) KeyFunc {
 		switch values := r.Header[name]; {
 		case len(values) > 1:
 			return "", twice
-		case len(values) == 0 || values[0] == "":
+		case len(values) == 0:
 			return "", missing
-		default:
-			return values[0], nil
 		}
+		// White space around a value is no part of it (RFC 9110, 5.5). HTTP/2 passes it on.
+		if value := strings.Trim(r.Header[name][0], " \t"); value != "" {
+			return value, nil
+		}
+		return "", missing
 	}
 }
 
@@ -134,6 +138,9 @@ func userOf(ctx context.Context, contextKey any) (string, error) {
 	case string:
 		return user, nil
 	case fmt.Stringer:
+		if v := reflect.ValueOf(user); v.Kind() == reflect.Pointer && v.IsNil() {
+			return "", nil
+		}
 		return user.String(), nil
 	default:
 		return "", fmt.Errorf("middleware: ByUser: the context holds a %T, must be a string or fmt.Stringer", user)

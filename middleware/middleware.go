@@ -64,6 +64,7 @@ type middleware struct {
 	cost         func(*http.Request) int
 	headers      Headers
 	plain        bool // headers is RateLimitFields
+	silent       bool // headers tells nothing of what is left
 	denied       func(http.ResponseWriter, *http.Request, redislimiter.Result)
 	failed       func(http.ResponseWriter, *http.Request, error)
 	skip         func(*http.Request) bool
@@ -91,7 +92,7 @@ func New(l redislimiter.Allower, key KeyFunc, opts *Options) func(http.Handler) 
 	}
 	m := &middleware{
 		limiter: l, id: limiterID(l), key: key,
-		cost: o.Cost, headers: o.Headers, plain: o.Headers == nil, denied: o.Denied, failed: o.Failed,
+		cost: o.Cost, headers: o.Headers, plain: o.Headers == nil, silent: tellsNothing(o.Headers), denied: o.Denied, failed: o.Failed,
 		skip: o.Skip, onlyFailures: o.OnlyFailures,
 	}
 	m.check.off.Store(constant(key))

@@ -94,7 +94,7 @@ func ParseProxies(cidrs ...string) (Proxies, error) {
 		}
 		p = append(p, proxy{prefix: prefix})
 	}
-	return p, nil
+	return slices.Clip(p), nil
 }
 
 func parsePrefix(cidr string) (netip.Prefix, error) {
@@ -159,7 +159,7 @@ func (p Proxies) Header(name string) Proxies {
 func (p Proxies) Forwarded() Proxies { return p.with(byForwarded, "") }
 
 func (p Proxies) with(how source, header string) Proxies {
-	p = slices.Clone(p)
+	p = slices.Clip(slices.Clone(p)) // what is appended is the caller's alone
 	for i := range p {
 		p[i].how, p[i].header = how, header
 	}

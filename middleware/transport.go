@@ -106,6 +106,13 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
+// CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
 func (t *Transport) keyOf(req *http.Request) (string, error) {
 	switch {
 	case t.MaxWait < 0:
@@ -150,7 +157,9 @@ func (t *Transport) wait(ctx context.Context, key string) error {
 	defer cancel()
 	err := t.waitPause(bounded, key)
 	if err == nil && t.Limiter != nil {
-		err = redislimiter.Wait(bounded, t.Limiter, key, 1)
+		if err = redislimiter.Wait(bounded, t.Limiter, key, 1); err == nil {
+			err = t.waitPause(bounded, key) // one may have begun meanwhile
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redislimiter.ErrUnavailable) {
 		end, _ := bounded.Deadline()

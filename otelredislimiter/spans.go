@@ -23,21 +23,43 @@ func Spans(l redislimiter.Allower, provider trace.TracerProvider) redislimiter.A
 	if provider == nil {
 		provider = otel.GetTracerProvider()
 	}
-	tracer := provider.Tracer(scope)
-	return redislimiter.AllowerFunc(func(ctx context.Context, key string, n int) (redislimiter.Result, error) {
-		ctx, span := tracer.Start(ctx, "redislimiter.decision")
-		defer span.End()
-		r, err := l.AllowN(ctx, key, n)
-		if !span.IsRecording() {
-			return r, err
-		}
-		of := labelsOf(r, err)
-		span.SetAttributes(append(of.attributes(), attribute.Int("redislimiter.units", n))...)
-		switch of.failure {
-		case "", "never_allowed", "canceled":
-		default:
-			span.SetStatus(codes.Error, err.Error()) // errors hold no keys
-		}
+	s := &spans{l, provider.Tracer(scope)}
+	if d, ok := l.(described); ok {
+		return &describedSpans{s, d}
+	}
+	return s
+}
+
+type spans struct {
+	inner  redislimiter.Allower
+	tracer trace.Tracer
+}
+
+// described is what a Fallback and metrics want to know of a limiter.
+type described interface {
+	Name() string
+	Limits() []redislimiter.Limit
+}
+
+type describedSpans struct {
+	*spans
+	described
+}
+
+// AllowN is a span.
+func (s *spans) AllowN(ctx context.Context, key string, n int) (redislimiter.Result, error) {
+	ctx, span := s.tracer.Start(ctx, "redislimiter.decision")
+	defer span.End()
+	r, err := s.inner.AllowN(ctx, key, n)
+	if !span.IsRecording() {
 		return r, err
-	})
+	}
+	of := labelsOf(r, err)
+	span.SetAttributes(append(of.attributes(), attribute.Int("redislimiter.units", n))...)
+	switch of.failure {
+	case "", "never_allowed", "canceled", "deadline_exceeded":
+	default:
+		span.SetStatus(codes.Error, err.Error()) // errors hold no keys
+	}
+	return r, err
 }

@@ -200,8 +200,14 @@ func (k *lease) land(f *flight, next *batch, err error, now time.Duration) {
 
 // take asks for n units and the next batch.
 func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, size int64) (Result, error) {
-	asked := time.Since(l.start)
+	asked, flying := time.Since(l.start), true
+	defer func() {
+		if flying { // it panicked, and others wait
+			k.land(f, nil, nil, time.Since(l.start))
+		}
+	}()
 	granted, r, err := l.inner.AllowAtMost(ctx, key, int(n+size))
+	flying = false
 	now, rest := time.Since(l.start), int64(granted)-n
 	switch {
 	case err != nil && over(ctx): // others are not to suffer from this caller's haste

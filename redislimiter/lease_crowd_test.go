@@ -147,3 +147,43 @@ func TestLeaseAndBlock(t *testing.T) {
 		})
 	}
 }
+
+// A panic of a client's hook is for one caller to see, and keeps nobody waiting.
+func TestLeaseAndPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &panicking{Leaser: memoryOf(t, rl.FixedWindow(1_000_000, time.Hour))}
+		l := rl.Lease(inner, 10)
+		warm := func() {
+			for range 300 {
+				allow(t, l, "k", 1, true)
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		warm()
+		inner.panics = true
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			for range 100 {
+				allow(t, l, "k", 1, true)
+			}
+		}()
+		inner.panics = false
+		warm()
+	})
+}
+
+type panicking struct {
+	rl.Leaser
+	panics bool
+}
+
+func (p *panicking) AllowAtMost(ctx context.Context, key string, n int) (int, rl.Result, error) {
+	if p.panics {
+		panic("bug")
+	}
+	return p.Leaser.AllowAtMost(ctx, key, n)
+}
