@@ -20,7 +20,7 @@ import (
 
 const (
 	linearLimit   = 12 // of each key, and nothing comes back
-	linearKeys    = 152
+	linearKeys    = 1520
 	linearCalls   = 24 // of each key
 	linearCallers = 16
 	linearClients = 4

@@ -103,26 +103,17 @@ func (l *Limiter) depart(n *lane, c *call, own bool) *trip {
 	n.push(c)
 	n.watch(c.deadline)
 	if flying := len(n.aloft); flying >= n.most && (n.alone || flying >= maxTrips || time.Since(n.departed) < patience) {
-		if !n.alone && flying < maxTrips {
-			n.watch(n.departed.Add(patience))
-		}
 		return nil
 	}
-	t := l.launch(n)
+	t := l.trips.Get().(*trip)
+	n.aloft = append(n.aloft, t)
+	t.limiter, t.lane, t.extra = l, n, len(n.aloft) > n.most
+	t.board()
 	if own && !slices.ContainsFunc(n.aloft, func(other *trip) bool { return other != t && !other.landed }) {
 		return t
 	}
 	go t.start()
 	return nil
-}
-
-// launch makes a trip of the calls that wait. The mu is held.
-func (l *Limiter) launch(n *lane) *trip {
-	t := l.trips.Get().(*trip)
-	n.aloft = append(n.aloft, t)
-	t.limiter, t.lane, t.extra = l, n, len(n.aloft) > n.most
-	t.board()
-	return t
 }
 
 // watch has the alarm ring at a deadline, if not before. The mu is held.
@@ -138,8 +129,7 @@ func (n *lane) watch(deadline time.Time) {
 	n.rings = deadline
 }
 
-// expire ends the wait of the calls whose time is up, and has others go that have
-// waited long enough for trips that do not come back.
+// expire ends the wait of the calls whose time is up.
 func (n *lane) expire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,14 +156,6 @@ func (n *lane) expire() {
 			for _, c := range t.calls {
 				check(c)
 			}
-		}
-	}
-	if n.first != nil && !n.alone && len(n.aloft) > 0 && len(n.aloft) < maxTrips {
-		if !now.Before(n.departed.Add(patience)) {
-			go n.aloft[0].limiter.launch(n).start()
-		}
-		if again := n.departed.Add(patience); next.IsZero() || again.Before(next) {
-			next = again
 		}
 	}
 	if !next.IsZero() {

@@ -131,41 +131,6 @@ func TestHasteOfOthers(t *testing.T) {
 	})
 }
 
-// Calls that wait behind trips which do not come back are tried after patience,
-// also when nobody else asks.
-func TestWaitingCallsAreTriedWithoutOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := limitertest.Redis(t)
-		hang := make(chan struct{})
-		var hanging atomic.Int64
-		f := &flaky{UniversalClient: client, before: func(context.Context, int64, redis.Cmder) error {
-			if hanging.Add(-1) >= 0 {
-				<-hang
-			}
-			return nil
-		}}
-		l := over(t, f, "test", rl.FixedWindow(100, time.Hour))
-		allow(t, l, "warm", 1, true)
-		hanging.Store(2)
-		defer close(hang)
-		var hung sync.WaitGroup
-		for _, key := range []string{"a", "b"} {
-			hung.Go(func() {
-				if _, err := l.Allow(t.Context(), key); err == nil {
-					t.Error("a call that hangs was answered")
-				}
-			})
-			synctest.Wait()
-		}
-		start := time.Now()
-		allow(t, l, "c", 1, true)
-		if took := time.Since(start); took > 15*time.Millisecond {
-			t.Errorf("it took %v", took)
-		}
-		hung.Wait()
-	})
-}
-
 func over(t *testing.T, rdb rl.Client, name string, limits ...rl.Limit) *rl.Limiter {
 	t.Helper()
 	l, err := rl.New(rdb, name, limits...)
