@@ -31,12 +31,14 @@ integration:
 		echo '************************************************************' >&2; \
 	fi
 
-# Server images: what is there is used; else the public ones are pulled, and where no registry can be reached they are
-# built from Debian's packages, which needs root. The same for a browser, where the machine has none.
+# Server images: what is there, public or built, is used; else the public ones are pulled, and where no registry can be
+# reached they are built from Debian's packages, which needs root. The same for a browser, where the machine has none.
+PULL = $$(command -v timeout >/dev/null && echo timeout 120) docker pull -q
+
 images: browser
 	@for i in redis:7.0 redis:8.0 valkey/valkey:8.1; do \
 		docker image inspect $$i >/dev/null 2>&1 || docker image inspect redislimiter-test/$${i#valkey/} >/dev/null 2>&1 || \
-			docker pull -q $$i 2>/dev/null || missing="$$missing $${i#valkey/}"; \
+			$(PULL) $$i 2>/dev/null || missing="$$missing $${i#valkey/}"; \
 	done; [ -z "$$missing" ] || integration_test/images/build.sh $$missing
 
 HAS_BROWSER = ( for b in chromium chromium-browser google-chrome google-chrome-stable \
@@ -44,7 +46,7 @@ HAS_BROWSER = ( for b in chromium chromium-browser google-chrome google-chrome-s
 	docker image inspect redislimiter-test/chromium >/dev/null 2>&1 || docker image inspect chromedp/headless-shell >/dev/null 2>&1 )
 
 browser:
-	@$(HAS_BROWSER) || docker pull -q chromedp/headless-shell 2>/dev/null || integration_test/images/build.sh chromium || \
+	@$(HAS_BROWSER) || $(PULL) chromedp/headless-shell 2>/dev/null || integration_test/images/build.sh chromium || \
 		if [ -n "$$CI" ]; then \
 			echo 'FAIL: no browser can be had, the tests of the page cannot run' >&2; exit 1; \
 		else \

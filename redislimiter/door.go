@@ -46,7 +46,7 @@ const (
 	// dialling is what a knock has at least, however little time is left to who
 	// knocks: otherwise a server that is farther away than some deadlines would be
 	// taken for dead.
-	dialling = 250 * time.Millisecond
+	dialling = 150 * time.Millisecond
 	// vanguard is how many trips may have go-redis dial at a time before it is
 	// known whether anybody is there.
 	vanguard = 4

@@ -54,7 +54,7 @@ type commands struct {
 	Check   checkCommand   `cmd:"" help:"Try whether a server can be used."`
 	Scripts scriptsCommand `cmd:"" help:"Print the scripts that run inside Redis, or load them."`
 
-	JSON    bool             `name:"json" help:"Print JSON."`
+	JSON    bool             `name:"json" help:"Print results as JSON. Errors are text, on standard error."`
 	Timeout time.Duration    `default:"5s" help:"How long everything may take."`
 	Version kong.VersionFlag `help:"Print the version."`
 }

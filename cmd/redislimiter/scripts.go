@@ -24,7 +24,7 @@ type scriptsCommand struct {
 
 // Help is what --help says about the command.
 func (*scriptsCommand) Help() string {
-	return `Prints the scripts of a limiter with the given limits and the SHA-1 by which EVALSHA knows them; without limits, those of every algorithm by itself. Rates and sizes are no part of a script: limiters with the same algorithms in the same order share theirs. The scripts of AllowAll, which are joined from those of several limiters, are not among them.
+	return `Prints the scripts of a limiter with the given limits and the SHA-1 by which EVALSHA knows them; without limits, those of every algorithm by itself. Rates and sizes are no part of a script: limiters with the same algorithms in the same order share theirs. The scripts of AllowAll, which are joined from those of several limiters, are not among them, nor is the one by which Limiter.Check asks what the ACL allows.
 
     redislimiter scripts --limit gcra:1/1s:burst=1 --only decide | sha1sum` + limitHelp
 }

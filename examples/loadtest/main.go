@@ -11,8 +11,9 @@
 //     while: the failure policy decides meanwhile, and the limit holds before and
 //     after.
 //
-// It prints progress, a table at the end, and writes a picture. It exits with 0
-// only if everything held, with 2 if it was called wrongly.
+// It prints progress, a table at the end, and writes a picture, loadtest.svg unless
+// -svg says otherwise. It exits with 0 only if everything held, with 2 if it was
+// called wrongly.
 //
 //	go run . -quick
 //	go run . -for 10s -redis redis://localhost:6379

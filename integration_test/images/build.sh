@@ -19,8 +19,9 @@
 #
 # The browser's are those of chromium itself: docker run --network host IMAGE --remote-debugging-port=0 about:blank
 #
-# Environment: DEBIAN_MIRROR (default: the one apt uses), TMPDIR (3 GB are needed there for the browser, 600 MB for servers), DOCKER (default: docker).
-# Needs root, because debootstrap does.
+# Environment: DEBIAN_MIRROR (default: the one apt uses), TMPDIR (3 GB are needed there for the browser, 600 MB for
+# servers), DOCKER (default: docker), CI (if set, a missing debootstrap is installed by apt-get).
+# Needs debootstrap, and root, because debootstrap does.
 set -eu
 
 DOCKER=${DOCKER:-docker}
@@ -68,6 +69,7 @@ use_apt_proxy() {
 need_debootstrap() {
 	[ "$(id -u)" = 0 ] || fail "must run as root: debootstrap makes device files and changes its root"
 	if ! command -v debootstrap >/dev/null; then
+		[ -n "${CI:-}" ] || fail "debootstrap is missing: install it (apt-get install debootstrap debian-archive-keyring)"
 		command -v apt-get >/dev/null || fail "debootstrap is missing, and there is no apt-get to install it with"
 		apt-get update -qq >&2 || fail "apt-get update failed"
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
