@@ -1,7 +1,8 @@
 // Package middleware limits HTTP requests: it asks a limiter about each request
 // before its handler runs, tells clients where they stand, and answers those that
 // have to wait. It works with net/http, with chi, and with everything else that
-// takes a func(http.Handler) http.Handler.
+// takes a func(http.Handler) http.Handler. All of it is safe for concurrent use once
+// its fields are set.
 //
 //	limit := middleware.New(limiter, middleware.ByIP(trusted), nil)
 //	http.ListenAndServe(":8080", limit(mux))

@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -121,7 +120,7 @@ func TestSilentLimitersSilenceNobody(t *testing.T) {
 		inner := middleware.New(limiterOf(t, "inner", redislimiter.TokenBucket(1, time.Hour, 100)), middleware.Const("k"), nil)
 		w := httptest.NewRecorder()
 		outer(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if got := fmt.Sprint(w.Header()["Ratelimit"], w.Header()["RateLimit"]); got == "[] []" {
+		if len(w.Header().Values("RateLimit")) == 0 {
 			t.Errorf("%s: nothing is told: %v", name, w.Header())
 		}
 	}

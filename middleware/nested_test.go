@@ -59,7 +59,7 @@ func TestNestedLimiters(t *testing.T) {
 }
 
 // A limiter that is mounted twice on the way of a request charges it once, and
-// the dearer mount is what it costs.
+// the more expensive mount is what it costs.
 func TestMountedTwice(t *testing.T) {
 	costs := func(n int) *middleware.Options {
 		return &middleware.Options{Cost: func(*http.Request) int { return n }}

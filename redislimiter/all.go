@@ -24,7 +24,7 @@ type Charge struct {
 // for the account of a login.
 //
 // It is one atomic trip if all are Limiters of one client with at most ten limits
-// in all, no two of which are stored in the same place, and either that client
+// in all, no two of which write the same Redis key, and either that client
 // talks to a single node or all keys are the same, so that they share a slot.
 // Otherwise it charges in order, and when one is refused, or gives no
 // decision, it refunds those before it: for a moment these units are missing

@@ -36,7 +36,7 @@ func FixedWindow(rate int, per time.Duration) Limit {
 // remembering when each of them was admitted.
 //
 // Use it where the limit must hold for every window and rate is small, say up
-// to a thousand: it stores every unit, 24 bytes each up to 128 units and about
+// to a thousand: it stores every unit, 24 bytes each up to 128 units and 120 to
 // 140 bytes each beyond. A key lives for up to three times per after its last
 // charge. It is not smooth: all of the rate may come at once.
 //
@@ -112,10 +112,11 @@ func GCRA(rate int, per time.Duration, burst int) Limit {
 //
 // Use it in front of what must not see bursts, such as another company's API.
 // Those that wait their Delay never come closer together than per/rate, so that at
-// most rate + 1 units come within any span of per; only what is given back, also by
-// a [Wait] that is cancelled, can give its turn to two others. It is the smoothest, at the price of
-// latency. It takes one hash of two small fields for each key, about 100 bytes,
-// for up to twice as long as the queue takes to be empty.
+// most rate + 1 units come within any span of per. Units that are given back are the
+// exception: after that, also by a [Wait] that is cancelled, two callers can go at one
+// instant. It is the smoothest, at the price of latency. It takes one hash of two
+// small fields for each key, about 100 bytes, for up to twice as long as the queue
+// takes to be empty.
 //
 // rate, queue: at least 1. per: whole microseconds up to ten years.
 //
@@ -231,6 +232,7 @@ func (l Limit) Burst() int {
 // A part smaller than one unit becomes one unit over a longer period, so that
 // the average of all instances together still holds; at one instant n
 // instances can then admit up to n units. n below 1 makes a limit that New refuses.
+// A BlockAfter is returned as it is.
 func (l Limit) Share(n int) Limit {
 	bucket := func(b model.TokenBucket) (int, time.Duration, int) {
 		rate, per := share(b.Rate, b.Per, n)

@@ -51,14 +51,15 @@ type Limiter struct {
 }
 
 // New makes a limiter. All limits must admit a request, and are charged
-// together or not at all. The name is part of every Redis key, the label in
-// metrics and the policy's name in headers: limiters of one name and the same
-// algorithms share their state, on purpose or not. It has up to 64 letters,
-// digits, '.', '_' and '-'.
+// together or not at all; there may be up to eight. The name is part of every
+// Redis key, rl:<name>:<segment>:{<key>}, the label in metrics and the policy's
+// name in headers: limiters of one name and the same algorithms share their
+// state, on purpose or not. It has up to 64 letters, digits, '.', '_' and '-'.
 //
-// There may be eight limits. What is stored belongs to a limit by its algorithm and
-// its place among those of that algorithm, so append new ones: one in front of
-// another of the same algorithm takes over what clients have used of that.
+// What is stored belongs to a limit by its algorithm and its place among the
+// limits of that algorithm. So append new limits: reordering two of one algorithm,
+// or putting one in front, exchanges what clients have used. A [GCRA] starts afresh
+// when it gets its first companion or loses its last.
 //
 // New checks everything and sends nothing; [Limiter.Check] tries the server.
 func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
@@ -178,6 +179,10 @@ func (l *Limiter) result(key string, taken *model.Taken, request int64) Result {
 //
 // A log gives back its newest units. If others were charged to the key in
 // between, theirs go and the older ones stay, which leave the window earlier.
+//
+// It returns ErrUnavailable if the units stay charged, which is also ErrUncertain
+// if they may have been given back, and ctx.Err() if the caller has given up.
+// A negative n is an error.
 func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
 	if err := checkN(l.name, n, model.Unlimited); err != nil {
 		return err
@@ -215,7 +220,9 @@ func (l *Limiter) send(ctx context.Context, deadline time.Time, script *scripts.
 	return c.reply, nil
 }
 
-// Reset forgets everything about key, as if it had never been seen.
+// Reset forgets everything about key, as if it had never been seen. It returns
+// ErrUnavailable if Redis did not, which is also ErrUncertain if it may have, and
+// ctx.Err() if the caller has given up. It can be repeated.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.alone(ctx, l.deadline(ctx), scripts.Reset, keys.Escape(key))
 	return err

@@ -137,7 +137,8 @@ func (m *Memory) ready(ctx context.Context) error {
 }
 
 // Refund gives back n units that were charged to key and not used; see
-// [Limiter.Refund].
+// [Limiter.Refund]. It returns ctx.Err() if ctx is done, and an error if n is
+// negative.
 func (m *Memory) Refund(ctx context.Context, key string, n int) error {
 	if err := checkN(m.name, n, model.Unlimited); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (m *Memory) refund(ctx context.Context, key string, n, at int64) error {
 	return nil
 }
 
-// Reset forgets everything about key.
+// Reset forgets everything about key. It returns ctx.Err() if ctx is done.
 func (m *Memory) Reset(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
