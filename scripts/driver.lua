@@ -23,7 +23,8 @@
 -- Calls  TIME once, and those of the rules; for the hash HMGET to look, HSET to
 --        charge, and PEXPIRE if the charge moves the end of the hash's life
 --        into another second: it is given a second more than it needs, so that
---        this is not for every charge
+--        this is not for every charge. A second PEXPIRE where the first changed
+--        nothing: the life is longer already, or an expiry was missing
 local call, pcall, tonumber = redis.call, redis.pcall, tonumber
 local clock = call("TIME")
 local now = clock[1] * 1000000 + clock[2]
