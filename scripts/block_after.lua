@@ -20,7 +20,7 @@ local end$ = 0
 stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
 --+ earlier
 if stamp$ and used$ and prev$ then
-  end$ = used$ > 0 and not old$ and stamp$ + within$ or 0
+  end$ = used$ > 0 and stamp$ + within$ or 0
   if prev$ > end$ then
     end$ = prev$
   end

@@ -19,7 +19,7 @@ stamp$, used$ = tonumber(stamp$), tonumber(used$)
 -- A window that begins further ahead than it is long was left by a broken clock.
 if not (stamp$ and used$ and used$ > 0 and stamp$ <= now + period$ and now < stamp$ + period$) then
   stamp$, used$ = now, 0
-elseif not old$ then
+else
   end$ = stamp$ + period$
 end
 local room$ = rate$ - used$

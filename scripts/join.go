@@ -194,9 +194,10 @@ func (g *group) values() []string {
 }
 
 // store writes the hash: all rules in one call, and its life after it, which is
-// never made shorter: the hash may also be that of a limiter with other rules. It is
-// GT where a life is expected and NX where not, and the other one if that was
-// wrong. A hash that cannot get an end of its life must not stay: it would never be forgotten.
+// never made shorter: the hash may also be that of a limiter with other rules. What
+// was stored with another period or rate says nothing of it. It is GT where a life
+// is expected and NX where not, and the other one if that was wrong. A hash that
+// cannot get an end of its life must not stay: it would never be forgotten.
 func (g *group) store() string {
 	if !g.hashed() {
 		return ""
@@ -206,10 +207,10 @@ func (g *group) store() string {
 	b.WriteString(g.sections("stored") + "local last = 0\n")
 	for _, p := range g.parts {
 		if p.hash {
-			fmt.Fprintf(&b, "if end%d > last then\nlast = end%d\nend\n", p.number, p.number)
+			fmt.Fprintf(&b, "if end%[1]d > last and not old%[1]d then\nlast = end%[1]d\nend\n", p.number)
 		}
 	}
-	b.WriteString(strings.ReplaceAll(`if last - last % 1000000 ~= now + ttl - (now + ttl) % 1000000 then
+	b.WriteString(strings.ReplaceAll(`if last - last % 1000000 < now + ttl - (now + ttl) % 1000000 then
 ttl = ttl / 1000 + 1001
 ttl = ttl - ttl % 1 + 1
 done = pcall("PEXPIRE", key, ttl, found$ and "GT" or "NX")
@@ -232,7 +233,7 @@ func (g *group) save() string {
 	if !g.hashed() {
 		return ""
 	}
-	var there, old []string
+	var old []string
 	charges := ""
 	for _, p := range g.parts {
 		if p.hash {
@@ -240,14 +241,7 @@ func (g *group) save() string {
 			charges += number(p.source.sections["charge"], p.number)
 		}
 	}
-	field := 0
-	for _, p := range g.parts {
-		for range p.names {
-			field++
-			there = append(there, fmt.Sprintf("hash[%d]", field))
-		}
-	}
-	return "if " + strings.Join(there, " or ") + " then\ncall(" + g.write() + ")\n" + g.sections("stored") +
+	return fmt.Sprintf("if found%d then\n", g.parts[0].number) + "call(" + g.write() + ")\n" + g.sections("stored") +
 		"if " + strings.Join(old, " or ") + " then\nunits = 0\nlocal ttl = 1\n" + charges +
 		"ttl = ttl / 1000 + 1001\ncall(\"PEXPIRE\", key, ttl - ttl % 1 + 1, \"GT\")\nend\nend\n"
 }

@@ -21,9 +21,7 @@ stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
 local end$ = 0
 local begin$ = now - now % window$
 if stamp$ and used$ and prev$ and used$ + prev$ > 0 then
-  if old$ then
-    end$ = 0
-  elseif used$ > 0 then
+  if used$ > 0 then
     end$ = stamp$ + 2 * window$
   elseif prev$ > 0 then
     end$ = stamp$ + window$

@@ -7,7 +7,7 @@
 --         between them, so that nothing has to be counted. The last three digits
 --         of a member are the tag of the window: where the newest has another
 --         tag the limiter was made again, and the key's life is that of another
---         window. Of 997 windows two share a tag, but not 1 s and 997 s.
+--         window. One in 997 pairs of windows shares its tag.
 -- ARGV    rate, window, tag
 -- Reply   used, newest: units that count, and the newest of them (now if none);
 --         blocker: the unit whose end lets the first refused request in, or 0
@@ -88,14 +88,14 @@ end
 if failed then
   break
 end
-local other$ = number$ and number$ % 1000 ~= tag$
+local there$ = latest$ and not broken$
+local other$ = there$ and number$ % 1000 ~= tag$
 local renew$ = used$ == 0 or other$ or at$ - at$ % (2 * window$) ~= newest$ - newest$ % (2 * window$)
 if renew$ then
   local life = (3 * window$ + at$ - now) / 1000
   life = life - life % 1 + 2
-  local there = latest$ and not broken$
-  local done = pcall("PEXPIRE", key$, life, there and "GT" or "NX")
-  if done == 0 and there then
+  local done = pcall("PEXPIRE", key$, life, there$ and "GT" or "NX")
+  if done == 0 and there$ then
     done = pcall("PEXPIRE", key$, life, "NX")
   end
   if type(done) == "table" then
@@ -104,7 +104,7 @@ if renew$ then
     break
   end
 end
-if latest$ and not broken$ and (used$ == 0 or other$ or not renew$) then
+if there$ and (used$ == 0 or other$ or not renew$) then
   call("ZREMRANGEBYSCORE", key$, "-inf", at$ - window$)
 end
 
