@@ -160,10 +160,8 @@ func (m *middleware) report(h http.Header, r *redislimiter.Result, done charge, 
 	if tell {
 		done.remaining, done.reset = max(r.Remaining, 0), resetSeconds(r)
 		tell = !r.Allowed || r.Shadowed || !before.cover(done)
-	} else {
-		done.remaining = math.MaxInt
 	}
-	if m.silent || r.Name == "" { // nothing is told, and so it keeps no inner one silent
+	if !counted(r) || m.silent || r.Name == "" { // nothing is told, and so it keeps no inner one silent
 		done.remaining = math.MaxInt
 	}
 	if tell && r.Allowed && m.plain {

@@ -33,7 +33,8 @@ var (
 // for itself. Where a proxy names another that is believed by another header, that
 // header is read from there on, since the first proxy does not write it.
 //
-// An entry that is no address ends the walk with an [ErrBadKey]. A connection
+// An entry that is no address ends the walk with an [ErrBadKey], and so do proxies
+// that name each other to and fro. A connection
 // without an address (a unix socket) is an error unless "unix" is trusted.
 func (p Proxies) ClientIP(r *http.Request) (netip.Addr, error) {
 	peer, ok := peerOf(r.RemoteAddr)
@@ -52,8 +53,8 @@ func (p Proxies) ClientIP(r *http.Request) (netip.Addr, error) {
 	return peer, nil
 }
 
-// maxSources is how many headers are read one after the other. Each has a right end
-// only once, so that proxies which name each other to and fro cannot be told apart.
+// maxSources is how many headers are read one after the other. A header that is read
+// again ends as it did before: proxies which name each other to and fro are an error.
 const maxSources = 3
 
 // claimed follows what a trusted proxy says, by so many headers at most.

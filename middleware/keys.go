@@ -61,17 +61,15 @@ func ByHeader(name string) KeyFunc {
 	missing := fmt.Errorf("%w: no %s header", ErrNoKey, name)
 	twice := fmt.Errorf("%w: several %s headers", ErrBadKey, name)
 	return func(r *http.Request) (string, error) {
-		switch values := r.Header[name]; {
-		case len(values) > 1:
+		if len(r.Header[name]) > 1 {
 			return "", twice
-		case len(values) == 0:
-			return "", missing
 		}
 		// White space around a value is no part of it (RFC 9110, 5.5). HTTP/2 passes it on.
-		if value := strings.Trim(r.Header[name][0], " \t"); value != "" {
-			return value, nil
+		value := strings.Trim(r.Header.Get(name), " \t")
+		if value == "" {
+			return "", missing
 		}
-		return "", missing
+		return value, nil
 	}
 }
 

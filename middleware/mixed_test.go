@@ -13,21 +13,12 @@ import (
 	"github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-func proxiesOf(t *testing.T, cidrs ...string) middleware.Proxies {
-	t.Helper()
-	p, err := middleware.ParseProxies(cidrs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // A proxy passes on the headers that it does not write: what the next one says is in
 // the next one's header, not further left in the first one's.
 func TestProxiesThatWriteDifferentHeaders(t *testing.T) {
-	list := append(proxiesOf(t, "10.1.0.0/16").Forwarded(), proxiesOf(t, "10.2.0.0/16")...)
-	alone := append(proxiesOf(t, "127.0.0.1").Header("X-Real-IP"), proxiesOf(t, "173.245.48.0/20").Header("CF-Connecting-IP")...)
-	alone = append(alone, proxiesOf(t, "10.2.0.0/16")...)
+	list := append(parse(t, "10.1.0.0/16").Forwarded(), parse(t, "10.2.0.0/16")...)
+	alone := append(parse(t, "127.0.0.1").Header("X-Real-IP"), parse(t, "173.245.48.0/20").Header("CF-Connecting-IP")...)
+	alone = append(alone, parse(t, "10.2.0.0/16")...)
 	for name, test := range map[string]struct {
 		proxies middleware.Proxies
 		peer    string
@@ -43,8 +34,7 @@ func TestProxiesThatWriteDifferentHeaders(t *testing.T) {
 		"a proxy that names nobody":       {alone, "127.0.0.1", map[string]string{"X-Real-IP": "10.2.0.5"}, "10.2.0.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.RemoteAddr = test.peer + ":1"
+			r := from(test.peer + ":1")
 			for header, value := range test.headers {
 				r.Header.Set(header, value)
 			}
@@ -63,14 +53,11 @@ func TestProxiesThatWriteDifferentHeaders(t *testing.T) {
 // Trust that is appended to does not leak into what was appended before.
 func TestAppendedProxiesShareNothing(t *testing.T) {
 	for _, base := range []middleware.Proxies{
-		proxiesOf(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"), proxiesOf(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16").Forwarded(),
+		parse(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"), parse(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16").Forwarded(),
 	} {
-		public := append(base, proxiesOf(t, "10.9.0.0/16")...)
-		_ = append(base, proxiesOf(t, "198.51.100.0/24")...)
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.RemoteAddr = "198.51.100.7:1"
-		r.Header.Set("X-Forwarded-For", "6.6.6.6")
-		if got, err := public.ClientIP(r); err != nil || got.String() != "198.51.100.7" {
+		public := append(base, parse(t, "10.9.0.0/16")...)
+		_ = append(base, parse(t, "198.51.100.0/24")...)
+		if got, err := public.ClientIP(from("198.51.100.7:1", "X-Forwarded-For", "6.6.6.6")); err != nil || got.String() != "198.51.100.7" {
 			t.Errorf("%v, %v", got, err)
 		}
 	}

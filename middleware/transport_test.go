@@ -321,3 +321,19 @@ func TestTransportIsBounded(t *testing.T) {
 		}
 	})
 }
+
+type idler struct {
+	http.RoundTripper
+	closed int
+}
+
+func (i *idler) CloseIdleConnections() { i.closed++ }
+
+// A Client that has a Transport closes the idle connections of what is behind it.
+func TestTransportPassesOnCloseIdleConnections(t *testing.T) {
+	base := &idler{RoundTripper: http.DefaultTransport}
+	(&http.Client{Transport: &middleware.Transport{Base: base}}).CloseIdleConnections()
+	if base.closed != 1 {
+		t.Errorf("passed on %d times", base.closed)
+	}
+}
