@@ -143,10 +143,7 @@ type refunds []charge
 func (r refunds) refund(ctx context.Context, _ string, units, _ int64) error {
 	var errs []error
 	for _, c := range r {
-		errs = append(errs, c.to.refund(ctx, c.key, min(units, c.units), c.at))
-		if c.cache != nil {
-			c.cache.forget(c.key)
-		}
+		errs = append(errs, c.giveBack(ctx, min(units, c.units)))
 	}
 	return errors.Join(errs...)
 }

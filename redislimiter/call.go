@@ -285,11 +285,18 @@ func (l *Limiter) deadline(ctx context.Context) time.Time {
 	return deadline
 }
 
+// timeIsUp reports whether a context's deadline has passed: our alarm may have been
+// before the context's own.
+func timeIsUp(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
 // gone is the error for a caller that leaves without an answer.
 func (l *Limiter) gone(ctx context.Context, sent bool) error {
 	err := ctx.Err()
-	if d, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(d) {
-		err = context.DeadlineExceeded // our alarm was before the context's
+	if err == nil && timeIsUp(ctx) {
+		err = context.DeadlineExceeded
 	}
 	if err != context.Canceled {
 		l.lost()

@@ -7,13 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimiter/go-redislimiter/internal/limitertest"
 	rl "github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-func remade(t *testing.T, client redis.UniversalClient, limits ...rl.Limit) *rl.Limiter {
+func remade(t *testing.T, client rl.Client, limits ...rl.Limit) *rl.Limiter {
 	t.Helper()
 	l, err := rl.New(client, "test", limits...)
 	if err != nil {

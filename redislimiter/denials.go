@@ -11,9 +11,9 @@ import (
 )
 
 // CacheDenials remembers refusals of l until their RetryAfter, so that a client
-// who keeps knocking costs no trip to Redis. It holds up to maxKeys keys, at
-// least 32, and drops those that end first when there are more; maxKeys below 1 makes every
-// call an error.
+// who keeps knocking costs no trip to Redis. It holds up to maxKeys keys, at least
+// 32, and drops those that end first when there are more; maxKeys below 1 makes
+// every call an error.
 //
 // It never admits anything, and never refuses longer than Redis would have: a
 // refusal is counted from before the request was sent, by this process's

@@ -64,8 +64,9 @@ type Fallback struct {
 	once    sync.Once
 	breaker *gobreaker.CircuitBreaker[Result]
 	invalid error
-	name    string // of Primary, as far as it is known
-	most    int64  // units that Primary can ever admit at once
+	name    string // of Primary, as far as it is known, as are
+	limits  []Limit
+	most    int64 // units that Primary can ever admit at once
 	log     outageLog
 }
 
@@ -129,9 +130,8 @@ func (f *Fallback) wraps() Allower { return f.Primary }
 func (f *Fallback) setUp() {
 	f.invalid, f.most = f.validate(), model.Unlimited
 	if f.invalid == nil {
-		name, limits := describe(f.Primary)
-		f.name = name
-		if rules, err := rulesOf(limits); err == nil {
+		f.name, f.limits = describe(f.Primary)
+		if rules, err := rulesOf(f.limits); err == nil {
 			f.most = capacityOf(rules)
 		}
 	}
@@ -197,9 +197,8 @@ func (f *Fallback) secondary(ctx context.Context, key string, n int) (Result, er
 		result, err = Result{Source: SourceMemory, RetryAfter: time.Second}, nil
 	}
 	result.Degraded = true
-	if name, limits := describe(f.Primary); len(limits) > 0 && err == nil && result.Name == "" {
-		result.Name, result.Limits = name, limits
-		result.Limit = limits[0]
+	if len(f.limits) > 0 && err == nil && result.Name == "" {
+		result.Name, result.Limits, result.Limit = f.name, f.limits, f.limits[0]
 	}
 	return result, err
 }
@@ -210,9 +209,9 @@ var Open Allower = AllowerFunc(func(context.Context, string, int) (Result, error
 	return Result{Allowed: true, Source: SourceOpen}, nil
 })
 
-// Closed admits nothing, with Source closed and a RetryAfter of one second: for a [Fallback] that guards what
-// must never be open, such as a login. It is not the client's fault: the
-// middleware answers 503 and not 429.
+// Closed admits nothing, with Source closed and a RetryAfter of one second: for a
+// [Fallback] that guards what must never be open, such as a login. It is not the
+// client's fault: the middleware answers 503 and not 429.
 var Closed Allower = AllowerFunc(func(context.Context, string, int) (Result, error) {
 	return Result{Source: SourceClosed, RetryAfter: time.Second}, nil
 })

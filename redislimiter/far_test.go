@@ -72,7 +72,7 @@ func TestAServerFartherThanTheTimeout(t *testing.T) {
 			if hidden { // how it is dialled
 				rdb = struct{ rl.Client }{client}
 			}
-			l := over(t, rdb, "test", rl.FixedWindow(1000, time.Hour))
+			l := remade(t, rdb, rl.FixedWindow(1000, time.Hour))
 			l.Timeout = 25 * time.Millisecond
 			for _, when := range []string{"at first", "after the connections were lost"} {
 				answered := 0
@@ -98,7 +98,7 @@ func TestHasteOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int64
 		client, cut := farAway(t, 2*time.Millisecond, &dials)
-		l := over(t, client, "test", rl.FixedWindow(1000000, time.Hour))
+		l := remade(t, client, rl.FixedWindow(1000000, time.Hour))
 		allow(t, l, "k", 1, true)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -129,13 +129,4 @@ func TestHasteOfOthers(t *testing.T) {
 		others.Wait()
 		time.Sleep(time.Second) // what go-redis has begun ends
 	})
-}
-
-func over(t *testing.T, rdb rl.Client, name string, limits ...rl.Limit) *rl.Limiter {
-	t.Helper()
-	l, err := rl.New(rdb, name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

@@ -210,7 +210,7 @@ func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, s
 	flying = false
 	now, rest := time.Since(l.start), int64(granted)-n
 	switch {
-	case err != nil && over(ctx): // others are not to suffer from this caller's haste
+	case err != nil && (ctx.Err() != nil || timeIsUp(ctx)): // others are not to suffer from this caller's haste
 		k.land(f, nil, nil, now)
 		return r, err
 	case err != nil:
@@ -233,13 +233,6 @@ func (l *leases) take(ctx context.Context, k *lease, f *flight, key string, n, s
 	r.Remaining += int(rest)
 	r.charge.units = n
 	return r, nil
-}
-
-// over reports whether a caller has given up, or its time is up: a limiter may have
-// noticed that before the context does.
-func over(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func (l *leases) leaseOf(key string) *lease {

@@ -42,21 +42,12 @@ func (l *lagging) AllowAtMost(ctx context.Context, key string, n int) (int, rl.R
 	return l.Leaser.AllowAtMost(context.WithoutCancel(ctx), key, n)
 }
 
-func memoryOf(t *testing.T, limits ...rl.Limit) *rl.Memory {
-	t.Helper()
-	m, err := rl.NewMemory("test", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // Callers of a key that is used up do not wait for each other.
 func TestLeaseOfAKeyThatIsUsedUp(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			const lag = 2 * time.Millisecond
-			l := rl.Lease(&lagging{Leaser: memoryOf(t, rl.TokenBucket(1000, time.Second, 10_000)), lag: lag}, 1000)
+			l := rl.Lease(&lagging{Leaser: newMemory(t, rl.TokenBucket(1000, time.Second, 10_000)).(rl.Leaser), lag: lag}, 1000)
 			var refused, worst atomic.Int64
 			var callers sync.WaitGroup
 			start := time.Now()
@@ -87,7 +78,7 @@ func TestLeaseOfAKeyThatIsUsedUp(t *testing.T) {
 // A caller with little time, whose trip was for all, spoils nothing for the others.
 func TestLeaseAndHaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := rl.Lease(&lagging{Leaser: memoryOf(t, rl.FixedWindow(100_000_000, time.Hour)), lag: 8 * time.Millisecond, heeds: true}, 100)
+		l := rl.Lease(&lagging{Leaser: newMemory(t, rl.FixedWindow(100_000_000, time.Hour)).(rl.Leaser), lag: 8 * time.Millisecond, heeds: true}, 100)
 		var callers sync.WaitGroup
 		start := time.Now()
 		for i := range 20 {
@@ -112,7 +103,7 @@ func TestLeaseAndHaste(t *testing.T) {
 // A queue gives each unit a place of its own, leased or not.
 func TestLeaseOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := rl.Lease(memoryOf(t, rl.LeakyBucket(1000, time.Second, 100_000)), 100)
+		l := rl.Lease(newMemory(t, rl.LeakyBucket(1000, time.Second, 100_000)).(rl.Leaser), 100)
 		last := time.Time{}
 		for range 2000 {
 			turn := time.Now().Add(allow(t, l, "k", 1, true).Delay)
@@ -129,7 +120,7 @@ func TestLeaseOfAQueue(t *testing.T) {
 func TestLeaseAndBlock(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			l := rl.Lease(memoryOf(t, rl.FixedWindow(3000, time.Minute), rl.BlockAfter(1000, time.Hour, time.Hour)), 100)
+			l := rl.Lease(newMemory(t, rl.FixedWindow(3000, time.Minute), rl.BlockAfter(1000, time.Hour, time.Hour)).(rl.Leaser), 100)
 			refused := 0
 			for range 10_000 {
 				r := allowAny(t, l, "k", n)
@@ -151,7 +142,7 @@ func TestLeaseAndBlock(t *testing.T) {
 // A panic of a client's hook is for one caller to see, and keeps nobody waiting.
 func TestLeaseAndPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &panicking{Leaser: memoryOf(t, rl.FixedWindow(1_000_000, time.Hour))}
+		inner := &panicking{Leaser: newMemory(t, rl.FixedWindow(1_000_000, time.Hour)).(rl.Leaser)}
 		l := rl.Lease(inner, 10)
 		warm := func() {
 			for range 300 {

@@ -21,11 +21,8 @@ func TestLongKeys(t *testing.T) {
 	long := strings.Repeat("k", 200)
 	synctest.Test(t, func(t *testing.T) {
 		_, client := limitertest.Redis(t)
-		l := over(t, client, "test", rl.FixedWindow(5, time.Hour))
-		memory, err := rl.NewMemory("memory", rl.FixedWindow(5, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := remade(t, client, rl.FixedWindow(5, time.Hour))
+		memory := newMemory(t, rl.FixedWindow(5, time.Hour))
 		for _, inner := range []rl.Allower{l, memory} {
 			seen := ""
 			cached := rl.CacheDenials(rl.Observe(inner, func(_ context.Context, e rl.Event) { seen = e.Key }), 1000)
@@ -54,11 +51,7 @@ func TestRefundOfAllOverACache(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		var charges []rl.Charge
 		for range n {
-			memory, err := rl.NewMemory("memory", rl.FixedWindow(5, time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
-			charges = append(charges, rl.Charge{Limiter: rl.CacheDenials(memory, 1000), Key: "k", N: 5})
+			charges = append(charges, rl.Charge{Limiter: rl.CacheDenials(newMemory(t, rl.FixedWindow(5, time.Hour)), 1000), Key: "k", N: 5})
 		}
 		r, err := rl.AllowAll(t.Context(), charges...)
 		if err != nil || !r.Allowed {
@@ -86,8 +79,8 @@ func TestAllowAllWithClientsThatCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := limitertest.Redis(t)
 		rdb := labelled{client, []string{"a"}}
-		a, b := over(t, rdb, "a", rl.FixedWindow(1, time.Hour)), over(t, rdb, "b", rl.FixedWindow(1, time.Hour))
-		r, err := rl.AllowAll(t.Context(), rl.Charge{Limiter: a, Key: "k", N: 1}, rl.Charge{Limiter: b, Key: "k", N: 1})
+		a, b := remade(t, rdb, rl.FixedWindow(1, time.Hour)), remade(t, rdb, rl.FixedWindow(1, time.Hour))
+		r, err := rl.AllowAll(t.Context(), rl.Charge{Limiter: a, Key: "j", N: 1}, rl.Charge{Limiter: b, Key: "k", N: 1})
 		if err != nil || !r.Allowed {
 			t.Fatal(r, err)
 		}
@@ -98,11 +91,8 @@ func TestAllowAllWithClientsThatCannotBeCompared(t *testing.T) {
 func TestAFallbackThatRestsChecksN(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := limitertest.Redis(t)
-		l := over(t, client, "test", rl.TokenBucket(1, time.Second, 30), rl.FixedWindow(10, time.Hour))
-		share, err := rl.NewMemory("share", rl.FixedWindow(10, time.Hour).Share(2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := remade(t, client, rl.TokenBucket(1, time.Second, 30), rl.FixedWindow(10, time.Hour))
+		share := newMemory(t, rl.FixedWindow(10, time.Hour).Share(2))
 		server.SetError("ERR broken")
 		for _, secondary := range []rl.Allower{rl.Open, share} {
 			f := &rl.Fallback{Primary: l, Secondary: secondary, Failures: 1, Logger: slog.New(slog.DiscardHandler)}

@@ -32,8 +32,8 @@ const (
 // that is forgotten: of a few looked at, the one with the most left of its
 // limit, so that keys that are at their limit stay. A client that keeps sending new
 // keys mostly pushes out its own, and one of a victim's only while it has hardly
-// been used. Keys whose state no longer matters are
-// dropped while new ones arrive. Keys above 128 bytes are held as their hash.
+// been used. Keys whose state no longer matters are dropped while new ones arrive.
+// Keys above 128 bytes are held as their hash.
 type Memory struct {
 	// MaxKeys bounds the keys held. 0 means DefaultMaxKeys, 131072. Set it
 	// before the first use. A negative one makes every call an error.

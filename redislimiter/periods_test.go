@@ -18,7 +18,7 @@ func TestALongerPeriodKeepsUsage(t *testing.T) {
 		for _, again := range []bool{false, true} { // with a refund in between
 			synctest.Test(t, func(t *testing.T) {
 				_, client := limitertest.Redis(t)
-				short, long := over(t, client, "test", limit(10, 10*time.Second)), over(t, client, "test", limit(10, 1000*time.Hour))
+				short, long := remade(t, client, limit(10, 10*time.Second)), remade(t, client, limit(10, 1000*time.Hour))
 				allow(t, short, "k", 5, true)
 				time.Sleep(10 * time.Millisecond)
 				if again {
@@ -47,7 +47,7 @@ func TestALongerPeriodThatBeginsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // at midnight
 		_, client := limitertest.Redis(t)
 		for _, limit := range []func(int, time.Duration) rl.Limit{rl.FixedWindow, rl.SlidingWindowCounter} {
-			hour, day := over(t, client, "test", limit(10, time.Hour)), over(t, client, "test", limit(10, 24*time.Hour))
+			hour, day := remade(t, client, limit(10, time.Hour)), remade(t, client, limit(10, 24*time.Hour))
 			allow(t, hour, "k", 5, true)
 			time.Sleep(10 * time.Minute)
 			allow(t, day, "k", 5, true)
@@ -61,8 +61,8 @@ func TestALongerPeriodOfABlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := limitertest.Redis(t)
 		window := rl.FixedWindow(1, time.Second)
-		short := over(t, client, "test", window, rl.BlockAfter(4, 10*time.Second, time.Hour))
-		long := over(t, client, "test", window, rl.BlockAfter(4, 10*time.Hour, time.Hour))
+		short := remade(t, client, window, rl.BlockAfter(4, 10*time.Second, time.Hour))
+		long := remade(t, client, window, rl.BlockAfter(4, 10*time.Hour, time.Hour))
 		allow(t, short, "k", 1, true)
 		allow(t, short, "k", 1, false)
 		allow(t, long, "k", 1, false)
@@ -86,7 +86,7 @@ func TestLimitersOfOneNameKeepEachOthersState(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client := limitertest.Redis(t)
-			a, b := over(t, client, "test", limits...), over(t, client, "test", second)
+			a, b := remade(t, client, limits...), remade(t, client, second)
 			allow(t, b, "k", 1, true)
 			for range 31 {
 				allowAny(t, a, "k", 1)

@@ -93,9 +93,14 @@ func (r Result) Refund(ctx context.Context, n int) error {
 	case int64(n) > r.charge.units:
 		return &argumentError{fmt.Sprintf("redislimiter: %s: n is %d, only %d were charged", r.Name, n, r.charge.units)}
 	}
-	err := r.charge.to.refund(ctx, r.charge.key, int64(n), r.charge.at)
-	if r.charge.cache != nil {
-		r.charge.cache.forget(r.charge.key)
+	return r.charge.giveBack(ctx, int64(n))
+}
+
+// giveBack refunds, and has the cache that the decision came through forget it.
+func (c charge) giveBack(ctx context.Context, units int64) error {
+	err := c.to.refund(ctx, c.key, units, c.at)
+	if c.cache != nil {
+		c.cache.forget(c.key)
 	}
 	return err
 }
