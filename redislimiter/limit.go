@@ -22,7 +22,7 @@ type Limit struct {
 // At worst it admits 2 × rate - 1 units within a span of per: rate at the end of
 // a window that one unit had opened, less that one, and rate at the beginning of
 // the next. It is not smooth: all of the rate may come at once. It takes one hash
-// of two small fields for each key, about 100 bytes.
+// of one small field for each key, about 100 bytes.
 //
 // rate: at least 1. per: whole microseconds up to ten years.
 //
@@ -58,8 +58,8 @@ func SlidingWindowLog(rate int, per time.Duration) Limit {
 // previous window's units came late in it: at worst just under 2 × rate, by
 // traffic that knows the windows; on traffic that does not, a fraction of a
 // percent of decisions differ from the log's. Windows begin at multiples of per since
-// 1970, for all keys alike. It takes one hash of three small fields for each
-// key, 100 to 120 bytes.
+// 1970, for all keys alike. It takes one hash of one small field for each
+// key, about 100 bytes.
 //
 // rate: 1 to 2^42. per: whole microseconds up to ten years. Where rate × per,
 // in microseconds, is above 2^52, the share changes in steps longer than a
@@ -77,7 +77,7 @@ func SlidingWindowCounter(rate int, per time.Duration) Limit {
 // Use it where bursts are fine as long as the average holds; it is what most
 // APIs want. At worst it admits burst + rate units within any span of per, and
 // never more than burst + rate × t/per within any span t. It takes one hash of
-// two small fields for each key, about 100 bytes, for up to twice as long as the
+// one small field for each key, about 100 bytes, for up to twice as long as the
 // bucket takes to be full again. Arithmetic is exact: no fraction of a token is
 // lost or won.
 //
@@ -114,8 +114,8 @@ func GCRA(rate int, per time.Duration, burst int) Limit {
 // Those that wait their Delay never come closer together than per/rate, so that at
 // most rate + 1 units come within any span of per. Units that are given back are the
 // exception: after that, also by a [Wait] that is cancelled, two callers can go at one
-// instant. It is the smoothest, at the price of latency. It takes one hash of two
-// small fields for each key, about 100 bytes, for up to twice as long as the queue
+// instant. It is the smoothest, at the price of latency. It takes one hash of one
+// small field for each key, about 100 bytes, for up to twice as long as the queue
 // takes to be empty.
 //
 // rate, queue: at least 1. per: whole microseconds up to ten years.

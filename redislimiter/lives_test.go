@@ -97,3 +97,27 @@ func TestLifeOfABucketWhoseRateWasLowered(t *testing.T) {
 		}
 	})
 }
+
+// While two versions of a limiter are running, a charge at the faster rate does not shorten the life that the slower one gave.
+func TestChargesOfAnotherRateKeepTheLife(t *testing.T) {
+	type make = func(rate int, per time.Duration, burst int) rl.Limit
+	for key, limit := range map[string]make{"rl:test:gcra0:{k}": rl.GCRA, "rl:test:h:{k}": rl.TokenBucket} {
+		synctest.Test(t, func(t *testing.T) {
+			server, client := limitertest.Redis(t)
+			slow, fast := remade(t, client, limit(1, time.Hour, 30)), remade(t, client, limit(10, time.Second, 20))
+			allow(t, slow, "k", 30, true)
+			for range 3 {
+				time.Sleep(5 * time.Second)
+				allow(t, fast, "k", 1, true)
+			}
+			if ttl := server.TTL(key); ttl < 29*time.Hour {
+				t.Errorf("%s lives for %v", key, ttl)
+			}
+			allow(t, slow, "k", 30, false)
+			time.Sleep(30 * time.Minute)
+			if r, err := slow.AllowN(t.Context(), "k", 0); err != nil || r.Remaining > 29 || r.ResetAfter == 0 {
+				t.Errorf("%s: half an hour later %+v, %v", key, r, err)
+			}
+		})
+	}
+}

@@ -2,34 +2,28 @@
 -- `within` microseconds of the first of them, everything is refused for `block`
 -- microseconds. Refusals during a block neither count nor extend it.
 --
--- Stores  in the hash: stamp, when the first refusal that counts was; used,
---         how many there were since; prev, until when everything is blocked.
---         The name of used tells `within`: after a change the old field is
---         found by its ending, and the key's life is renewed.
--- ARGV    used (the field's name), refusals, within, block
+-- Stores  in its field of the hash: stamp, when the first refusal that counts
+--         was; used, how many there were since; prev, until when everything is
+--         blocked; till
+-- ARGV    refusals, within, block
 -- Reply   stamp, used, prev: 0 where it is over
--- Calls   none beyond the driver's, whose HSET and PEXPIRE a refusal costs too;
---         HGETALL and HDEL once after a change
+-- Calls   none beyond the driver's, whose HSET and PEXPIRE a refusal costs too
 --@hash
---@fields stamp used prev
+--@fields stamp used prev till
+--@form 7 7 7 5
 --@params refusals within block
 --@reply stamp used prev
 
 --@check
-local end$ = 0
-stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
---+ earlier
-if stamp$ and used$ and prev$ then
-  end$ = used$ > 0 and stamp$ + within$ or 0
-  if prev$ > end$ then
-    end$ = prev$
-  end
-end
+--+ unpack
 -- Instants further ahead than the spans themselves were left by a broken clock.
+if not till$ or stamp$ > now + within$ or prev$ > now + block$ then
+  till$ = 0
+end
 if not (prev$ and prev$ > now and prev$ <= now + block$) then
   prev$ = 0
 end
-if not (stamp$ and used$ and used$ > 0 and stamp$ <= now + within$ and now < stamp$ + within$) then
+if not (used$ and used$ > 0 and stamp$ <= now + within$ and now < stamp$ + within$) then
   stamp$, used$ = now, 0
 end
 local room$ = prev$ > 0 and 0 or math.huge
@@ -56,6 +50,3 @@ end
 if prev$ - now > ttl then
   ttl = prev$ - now
 end
-
---@stored
---+ forget

@@ -67,7 +67,7 @@ func joinAll(groups []*group) string {
 				b.WriteString(turn(i) + fmt.Sprintf("base = %d\nunits = all * cost\n", replies) + g.sections("look") +
 					fmt.Sprintf("reply[base + 1] = fits[%d] > all and -2 or all\n", i+1) + appended(g))
 			case "charge":
-				b.WriteString(turn(i) + hash + fmt.Sprintf("fit, units, punished, ttl = fits[%d], all * cost, false, 1\n", i+1) +
+				b.WriteString(turn(i) + hash + fmt.Sprintf("fit, units, punished, ttl, spare = fits[%d], all * cost, false, 1, 0\n", i+1) +
 					g.sections("refuse") + "if units > 0 or punished then\n" + g.sections("charge") + g.store() + "end\n")
 			}
 			keys += len(g.segments())

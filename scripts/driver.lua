@@ -5,27 +5,31 @@
 -- begin with --@ are replaced when the script is joined: the driver stands once
 -- in a script, each rule's sections as often as the limiter has rules of that
 -- algorithm, with $ replaced by the rule's number. A rule's --@check sets
--- room$, how many units fit, and for the hash end$, when what it found stored
--- ends to matter, or 0; nothing but a charge may move that later. Its --@charge
--- raises ttl.
+-- room$, how many units fit. Its --@charge raises ttl, how long the hash has to
+-- live from now, in microseconds, and spare, how much longer it should.
 --
 -- KEYS   for each request: one hash for all rules of constant size (if there
 --        are any), then one key for each rule that keeps its own
--- ARGV   names of the hash's fields, parameters of the rules, then for each
---        request its cost in units (0 looks) and its count: up to so many
---        requests of that cost are granted. A negative count is one request
---        that takes as many as fit.
+-- ARGV   parameters of the rules, then for each request its cost in units (0
+--        looks) and its count: up to so many requests of that cost are granted.
+--        A negative count is one request that takes as many as fit.
 -- Reply  flat integers. For each request: how many were granted, then what
 --        each rule stood at before the charge (see its file); at the end the
 --        time that all of it was decided by, in microseconds.
 --        Granted = -1: not decided because of an error after another request
 --        of the call was charged; asked again alone, it gets the error's text.
 -- Calls  TIME once, and those of the rules; for the hash HMGET to look, HSET to
---        charge, and PEXPIRE if the charge moves the end of the hash's life
---        into another second: it is given a second more than it needs, so that
---        this is not for every charge. A second PEXPIRE where the first changed
---        nothing: the life is longer already, or an expiry was missing
-local call, pcall, tonumber = redis.call, redis.pcall, tonumber
+--        charge, and PEXPIRE if the hash has to live longer than it will: its
+--        end is at the end of a second, so that this is not for every charge. A
+--        second PEXPIRE where the first changed nothing: somebody took the
+--        expiry away, or charges of other rules have let it live longer
+--
+-- What a rule stores is one text of its --@fields, which --+ unpack and --+ pack
+-- read and write: little endian numbers of as many bytes as a --@form says, by the
+-- struct library. Where the server has none, as embedded ones do not, digits with
+-- colons between. The last one is always till, the second at which the key was
+-- last known to expire, or 0: an earlier one does no harm.
+local call, pcall = redis.call, redis.pcall
 local clock = call("TIME")
 local now = clock[1] * 1000000 + clock[2]
 
@@ -52,7 +56,7 @@ for request = 0, #KEYS / width - 1 do
     local punished = false
     --@refuse
     if units > 0 or punished then
-      local ttl = 1
+      local ttl, spare = 1, 0
       --@charge
       --@store
       charged = true

@@ -1,37 +1,33 @@
 -- FIXED WINDOW: at most `rate` units in a window of `period` microseconds that
 -- begins with the first of them.
 --
--- Stores  in the hash: stamp, when the window began; used, the units in it.
---         The name of used tells the period: after a change the old field is
---         found by its ending, and the key's life is renewed.
--- ARGV    used (the field's name), rate, period
+-- Stores  in its field of the hash: stamp, when the window began; used, the
+--         units in it; till
+-- ARGV    rate, period
 -- Reply   stamp, used: as stored, or now and 0 if no window is open
--- Calls   none beyond the driver's; HGETALL and HDEL once after a change
+-- Calls   none beyond the driver's
 --@hash
---@fields stamp used
+--@fields stamp used till
+--@form 7 7 5
 --@params rate period
 --@reply stamp used
 
 --@check
-local end$ = 0
-stamp$, used$ = tonumber(stamp$), tonumber(used$)
---+ earlier
+--+ unpack
 -- A window that begins further ahead than it is long was left by a broken clock.
-if not (stamp$ and used$ and used$ > 0 and stamp$ <= now + period$ and now < stamp$ + period$) then
+if not till$ or stamp$ > now + period$ then
+  used$, till$ = 0, 0
+end
+if used$ == 0 or now >= stamp$ + period$ then
   stamp$, used$ = now, 0
-else
-  end$ = stamp$ + period$
 end
 local room$ = rate$ - used$
 
 --@charge
 used$ = used$ + units
-if stamp$ + period$ - now > ttl then
+if used$ > 0 and stamp$ + period$ - now > ttl then
   ttl = stamp$ + period$ - now
 end
-
---@stored
---+ forget
 
 --@refund
 if since >= stamp$ then

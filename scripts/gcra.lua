@@ -1,63 +1,48 @@
 -- GCRA, the generic cell rate algorithm in its form as a continuous-state leaky
 -- bucket (ITU-T I.371, annex A): it decides as the token bucket does.
 --
--- Stores  one string of three numbers: the last conformance time, the bucket's
---         counter then, and the unit that the counter is in. A unit of the rate
---         is `unit` units of the counter, so that every number is whole. They
---         are packed as doubles, little endian: digits would take a fifth of
---         the script's time. Where the server has no struct library, as embedded
---         ones do not, they are digits with colons between. A limiter with more
---         rules stores it in the hash instead, as a token bucket.
+-- Stores  one string of numbers: the last conformance time, the bucket's counter
+--         then, the unit that the counter is in, and till. A unit of the rate is
+--         `unit` units of the counter, so that every number is whole. A limiter
+--         with more rules stores it in the hash instead, as a token bucket.
 -- ARGV    size, unit, step
 -- Reply   stamp, used: as they stand at that time, before the charge
 -- Calls   GET to look, SET with its expiry to charge
 --@key
+--@fields stamp used coin till
+--@form 7 5 5 4 if size$ < 1099511627776
+--@form 7 7 7 5
 --@params size unit step
 --@reply stamp used
 
 --@check
-local struct$ = rawget(_G, "struct")
-local stamp$, used$ = now, 0
 local text$ = pcall("GET", key$)
-if text$ then
-  if type(text$) == "table" then
-    failed = text$
-    break
-  end
-  local unit
-  if not struct$ then
-    stamp$, used$, unit = string.match(text$, "^(%d+):(%d+):(%d+)$")
-    stamp$, used$, unit = tonumber(stamp$), tonumber(used$), tonumber(unit)
-  elseif #text$ == 24 then
-    stamp$, used$, unit = struct$.unpack("<ddd", text$)
-  end
-  if not unit then
-    failed = { err = "WRONGTYPE the key holds a string that is not a limiter's" }
-    break
-  end
-  if unit ~= unit$ then
-    used$ = math.ceil(used$ / unit * unit$) -- the rate was changed
-  end
+if type(text$) == "table" then
+  failed = text$
+  break
+end
+--+ unpack
+if text$ and not till$ then
+  failed = { err = "WRONGTYPE the key holds a string that is not a limiter's" }
+  break
+elseif not till$ then
+  stamp$, used$, coin$, till$ = now, 0, unit$, 0
 end
 --+ refill
 
 --@charge
-used$ = used$ + units * unit$
-local life$ = used$ / step$ + (stamp$ - now)
---+ text
-local set$ = pcall("SET", key$, text$, "PX", life$ / 1000 - life$ / 1000 % 1 + 2)
+used$, coin$ = used$ + units * unit$, unit$
+--+ set
 if set$.err then
   failed = set$
   break
 end
 
 --@refund
-used$ = used$ - units * unit$
+used$, coin$ = used$ - units * unit$, unit$
 if text$ then
   if used$ > 0 then
-    local life = used$ / step$ + (stamp$ - now)
-    --+ text
-    call("SET", key$, text$, "PX", life / 1000 - life / 1000 % 1 + 2)
+    --+ set
   else
     call("DEL", key$)
   end

@@ -16,20 +16,19 @@ type part struct {
 	letter string
 	place  int // among the rules of the same algorithm
 	number int // in the script, in place of each $
-
-	names  []string // Lua expressions for the names of its hash fields
-	ending string   // of all these names
-	scaled string   // the name that tells the unit, if there is one
-	first  int      // its index in ARGV
 }
+
+// name is what is known of it: its field in the hash, or the segment of its own
+// key. It is a short integer for a field, which Redis stores in two bytes: the
+// algorithm's digit and the rule's place.
+func (p *part) name() string { return p.letter + strconv.Itoa(p.place) }
 
 // A group is the rules of one limiter in a script: those that are asked about
 // one id.
 type group struct {
 	parts  []part
-	names  []string // ARGV: field names that tell a unit, then
-	params []string // the parameters of all rules
-	args   int      // index in ARGV of the first of these
+	params []string // of all rules
+	args   int      // index in ARGV of the first parameter
 }
 
 // newGroup puts rules together. numbers and args are how many rules and
@@ -44,13 +43,6 @@ func newGroup(rules []model.Rule, numbers, args int) (*group, error) {
 		}
 		p := part{source: read(spec.file), letter: spec.letter, place: places[spec.letter], number: numbers + i + 1}
 		places[spec.letter]++
-		if p.hash {
-			p.fieldNames(spec)
-			if spec.scale != "" {
-				p.first = g.args + len(g.names)
-				g.names = append(g.names, p.scaled)
-			}
-		}
 		for _, n := range spec.params {
 			g.params = append(g.params, strconv.FormatInt(n, 10))
 		}
@@ -77,7 +69,7 @@ func (g *group) segments() []string {
 	}
 	for _, p := range g.parts {
 		if !p.hash {
-			all = append(all, p.letter+strconv.Itoa(p.place))
+			all = append(all, p.name())
 		}
 	}
 	return all
@@ -113,24 +105,24 @@ func number(text string, n int) string {
 
 var numbered = regexp.MustCompile(`(\w)\$`)
 
-// locals reads the parameters.
+// locals reads the parameters, and finds the library that packs what is stored.
 func (g *group) locals() string {
 	var b strings.Builder
-	at := g.args + len(g.names)
+	at := g.args
+	if slices.ContainsFunc(g.parts, func(p part) bool { return p.fields != nil }) {
+		b.WriteString("local struct = rawget(_G, \"struct\")\n")
+	}
 	for _, p := range g.parts {
 		for _, param := range p.params {
 			fmt.Fprintf(&b, "local %s%d = ARGV[%d] + 0\n", param, p.number, at)
 			at++
-		}
-		if p.scaled != "" {
-			fmt.Fprintf(&b, "local ending%d, name%d = %q, ARGV[%d]\n", p.number, p.number, p.ending, p.first)
 		}
 	}
 	return b.String()
 }
 
 // next is the index in ARGV of the first argument after the group's.
-func (g *group) next() int { return g.args + len(g.names) + len(g.params) }
+func (g *group) next() int { return g.args + len(g.params) }
 
 // load binds the keys of a request, which begin at KEYS[base + 1], and reads
 // the hash.
@@ -139,33 +131,23 @@ func (g *group) load(base string) string {
 	at := 1
 	if g.hashed() {
 		fmt.Fprintf(&b, "key = KEYS[%s + 1]\nhash = pcall(\"HMGET\", key", base)
-		for _, p := range g.parts {
-			for _, name := range p.names {
-				b.WriteString(", " + name)
-			}
-		}
-		b.WriteString(")\nif hash.err then\nfailed = hash\nbreak\nend\n")
-		at++
-		fmt.Fprintf(&b, "local found%d = ", g.parts[0].number)
-		field, between := 1, ""
+		var found []string
+		texts := ""
 		for _, p := range g.parts {
 			if p.hash {
-				fmt.Fprintf(&b, "%shash[%d]", between, field)
-				field, between = field+len(p.names), " or "
+				fmt.Fprintf(&b, ", %q", p.name())
+				found = append(found, fmt.Sprintf("text%d", p.number))
+				texts += fmt.Sprintf("local text%d = hash[%d]\n", p.number, len(found))
 			}
 		}
-		b.WriteString("\n")
+		b.WriteString(")\nif hash.err then\nfailed = hash\nbreak\nend\n" + texts)
+		fmt.Fprintf(&b, "local found%d = %s\n", g.parts[0].number, strings.Join(found, " or "))
+		at++
 	}
-	field := 1
 	for _, p := range g.parts {
 		if !p.hash {
 			fmt.Fprintf(&b, "local key%d = KEYS[%s + %d]\n", p.number, base, at)
 			at++
-			continue
-		}
-		for _, name := range p.fields {
-			fmt.Fprintf(&b, "local %s%d = hash[%d]\n", name, p.number, field)
-			field++
 		}
 	}
 	return b.String()
@@ -194,28 +176,35 @@ func (g *group) values() []string {
 }
 
 // store writes the hash: all rules in one call, and its life after it, which is
-// never made shorter: the hash may also be that of a limiter with other rules. What
-// was stored with another period or rate says nothing of it. It is GT where a life
-// is expected and NX where not, and the other one if that was wrong. A hash that
-// cannot get an end of its life must not stay: it would never be forgotten.
+// never made shorter: the hash may also be that of a limiter with other rules. It
+// is GT where a life is expected and NX where not, and the other one if that was
+// wrong. A hash that cannot get an end of its life must not stay: it would never
+// be forgotten.
 func (g *group) store() string {
 	if !g.hashed() {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("local done = pcall(" + g.write() + ")\nif type(done) == \"table\" then\nfailed = done\nbreak\nend\n")
-	b.WriteString(g.sections("stored") + "local last = 0\n")
+	packs, fields := "", ""
 	for _, p := range g.parts {
 		if p.hash {
-			fmt.Fprintf(&b, "if end%[1]d > last and not old%[1]d then\nlast = end%[1]d\nend\n", p.number)
+			if fields == "" {
+				b.WriteString(number("local till = till$\n", p.number))
+			} else {
+				b.WriteString(number("if till$ > till then\ntill = till$\nend\n", p.number))
+			}
+			packs += number("till$ = till\n"+p.pack(), p.number)
+			fields += fmt.Sprintf(", %q, text%d", p.name(), p.number)
 		}
 	}
-	b.WriteString(strings.ReplaceAll(`if last - last % 1000000 < now + ttl - (now + ttl) % 1000000 then
-ttl = ttl / 1000 + 1001
-ttl = ttl - ttl % 1 + 1
-done = pcall("PEXPIRE", key, ttl, found$ and "GT" or "NX")
+	b.WriteString("local renew = now + ttl > till * 1000000\n" +
+		"if renew then\ntill = now + ttl + spare + 999999\ntill = (till - till % 1000000) / 1000000\nend\n" + packs)
+	b.WriteString("local done = pcall(\"HSET\", key" + fields + ")\nif type(done) == \"table\" then\nfailed = done\nbreak\nend\n")
+	b.WriteString(number(`if renew then
+local life = till * 1000 - (now - now % 1000) / 1000 + 1
+done = pcall("PEXPIRE", key, life, found$ and "GT" or "NX")
 if done == 0 then
-done = pcall("PEXPIRE", key, ttl, found$ and "NX" or "GT")
+done = pcall("PEXPIRE", key, life, found$ and "NX" or "GT")
 end
 if type(done) == "table" then
 call("DEL", key)
@@ -223,36 +212,20 @@ failed = done
 break
 end
 end
-`, "$", strconv.Itoa(g.parts[0].number)))
+`, g.parts[0].number))
 	return b.String()
 }
 
-// save writes the hash if it is there, and leaves its life alone unless it is that
-// of another period or rate, which nobody will see any more.
+// save writes the hash if it is there.
 func (g *group) save() string {
 	if !g.hashed() {
 		return ""
 	}
-	var old []string
 	charges := ""
 	for _, p := range g.parts {
 		if p.hash {
-			old = append(old, fmt.Sprintf("old%d", p.number))
-			charges += number(p.source.sections["charge"], p.number)
+			charges += number(p.sections["charge"], p.number)
 		}
 	}
-	return fmt.Sprintf("if found%d then\n", g.parts[0].number) + "call(" + g.write() + ")\n" + g.sections("stored") +
-		"if " + strings.Join(old, " or ") + " then\nunits = 0\nlocal ttl = 1\n" + charges +
-		"ttl = ttl / 1000 + 1001\ncall(\"PEXPIRE\", key, ttl - ttl % 1 + 1, \"GT\")\nend\nend\n"
-}
-
-func (g *group) write() string {
-	var b strings.Builder
-	b.WriteString("\"HSET\", key")
-	for _, p := range g.parts {
-		for f, name := range p.names {
-			fmt.Fprintf(&b, ", %s, %s%d", name, p.fields[f], p.number)
-		}
-	}
-	return b.String()
+	return fmt.Sprintf("if found%d then\nunits = 0\nlocal ttl, spare = 1, 0\n", g.parts[0].number) + charges + g.store() + "end\n"
 }

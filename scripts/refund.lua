@@ -1,18 +1,15 @@
 -- REFUND: gives back units that were charged and turned out not to be used.
 --
--- It never creates a key and never leaves more than a fresh key would have.
--- When a key expires it changes only for GCRA, whose string is written anew, and
--- for a hash that was written with another period or rate, which lives longer
--- then. Joined from the same sections as the driver, with each rule's --@refund
--- in place of its --@charge.
+-- It never creates a key and never leaves more than a fresh key would have. It
+-- makes the life of a hash longer where what is left needs that. Joined from the
+-- same sections as the driver, with each rule's --@refund before its --@charge.
 --
 -- KEYS   of one request, as the driver has them
--- ARGV   names and parameters, as the driver has them; then how many units,
---        and when they were charged, in microseconds (0 = just now)
+-- ARGV   parameters, as the driver has them; then how many units, and when they
+--        were charged, in microseconds (0 = just now)
 -- Reply  the time, in microseconds
--- Calls  TIME, those to look, and one to write each key that exists; for a hash
---        HGETALL, HDEL and PEXPIRE after a change
-local call, pcall, tonumber = redis.call, redis.pcall, tonumber
+-- Calls  TIME, those to look, and those to write each key that exists
+local call, pcall = redis.call, redis.pcall
 local clock = call("TIME")
 local now = clock[1] * 1000000 + clock[2]
 

@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -34,7 +33,7 @@ type Script struct {
 	// Parts names what is stored of each rule, in the order of the rules: an
 	// algorithm's letter and the rule's place among those of its algorithm.
 	Parts []string
-	// Args are the first arguments of every call: field names and parameters.
+	// Args are the first arguments of every call: parameters.
 	Args []string
 
 	// Refund is the script that gives back. It takes the same keys and
@@ -51,10 +50,10 @@ func New(rules []model.Rule) (*Script, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Script{rules: rules, Segments: g.segments(), Args: append(g.names, g.params...), Refund: &Script{}}
+	s := &Script{rules: rules, Segments: g.segments(), Args: g.params, Refund: &Script{}}
 	for _, p := range g.parts {
 		s.replies = append(s.replies, len(p.reply))
-		s.Parts = append(s.Parts, p.letter+strconv.Itoa(p.place))
+		s.Parts = append(s.Parts, p.name())
 	}
 	s.setText(join("driver.lua", g))
 	s.Refund.setText(join("refund.lua", g))
@@ -169,8 +168,9 @@ const (
 
 // A source is one .lua file, cut into its sections.
 type source struct {
-	hash     bool // state in the shared hash, or in a key of its own
-	fields   []string
+	hash     bool     // state in the shared hash, or in a key of its own
+	fields   []string // the numbers that are stored as one text
+	forms    []form   // how
 	params   []string
 	reply    []string
 	sections map[string]string
@@ -179,18 +179,33 @@ type source struct {
 var directive = regexp.MustCompile(`(?m)^\s*--@(\w+)(.*)\n`)
 
 // shared replaces lines --+ name by what several files have in common.
-func shared(text string) string {
+func (s *source) shared(text string) string {
 	return inclusion.ReplaceAllStringFunc(text, func(line string) string {
-		name := inclusion.FindStringSubmatch(line)[1]
-		return read("shared.lua").sections[name]
+		switch name := inclusion.FindStringSubmatch(line)[1]; name {
+		case "unpack":
+			return s.unpack()
+		case "pack":
+			return s.pack()
+		default:
+			return s.shared(cut("shared.lua").sections[name])
+		}
 	})
 }
 
 var inclusion = regexp.MustCompile(`(?m)^\s*--\+ (\w+)\n`)
 
-// read cuts a file at its --@ lines. The part before the first one is the
-// documentation, which the server does not need.
+// read cuts a file and puts in what it shares with others.
 func read(name string) source {
+	src := cut(name)
+	for section, text := range src.sections {
+		src.sections[section] = src.shared(text)
+	}
+	return src
+}
+
+// cut cuts a file at its --@ lines. The part before the first one is the
+// documentation, which the server does not need.
+func cut(name string) source {
 	text, err := files.ReadFile(name)
 	if err != nil {
 		panic(err) // a file that is embedded cannot be missing
@@ -208,12 +223,14 @@ func read(name string) source {
 			src.hash = true
 		case "fields":
 			src.fields = words
+		case "form":
+			src.forms = append(src.forms, parseForm(words))
 		case "params":
 			src.params = words
 		case "reply":
 			src.reply = words
 		default:
-			src.sections[word] = shared(string(text[m[1]:end]))
+			src.sections[word] = string(text[m[1]:end])
 		}
 	}
 	return src

@@ -5,8 +5,11 @@
 -- The state of a bucket at now: what was used, less what the time since then has
 -- brought back. A stamp further ahead than a whole refill was left by a clock that
 -- was far ahead: it is not believed.
+if coin$ ~= unit$ then -- the rate was changed
+  used$ = math.ceil(used$ / coin$ * unit$)
+end
 if not (stamp$ - now < size$ / step$ + 1) then
-  stamp$, used$ = now, 0
+  stamp$, used$, till$ = now, 0, 0
 end
 if not (used$ <= size$) then
   used$ = size$ -- the limit was lowered
@@ -22,28 +25,17 @@ elseif stamp$ < now then -- otherwise time stands still until the clock is there
 end
 local room$ = (size$ - used$) / unit$
 
---@earlier
--- A limiter that was made with another period stored it. It counts, but the key's
--- life is that of the other period.
-local old$
-if stamp$ and not used$ then
-  local all = call("HGETALL", key)
-  for i = 1, #all, 2 do
-    if string.match(all[i], "^1/%d+" .. ending$ .. "$") then
-      old$, used$ = all[i], tonumber(all[i + 1])
-    end
-  end
-end
-
---@forget
-if old$ then
-  call("HDEL", key, old$)
-end
-
---@text
--- The state as GCRA stores it.
-if struct$ then
-  text$ = struct$.pack("<ddd", stamp$, used$, unit$)
+--@set
+-- Writes a string; its life is renewed if it has to be longer than it will be, and
+-- never made shorter: somebody else may have given it.
+local life$ = used$ / step$ + (stamp$ - now)
+local set$
+if now + life$ > till$ * 1000000 then
+  till$ = now + 2 * life$ + 999999
+  till$ = (till$ - till$ % 1000000) / 1000000
+  --+ pack
+  set$ = pcall("SET", key$, text$, "PX", till$ * 1000 - (now - now % 1000) / 1000 + 1)
 else
-  text$ = string.format("%.0f:%.0f:%.0f", stamp$, used$, unit$)
+  --+ pack
+  set$ = pcall("SET", key$, text$, "KEEPTTL")
 end

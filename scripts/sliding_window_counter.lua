@@ -1,34 +1,30 @@
 -- SLIDING WINDOW COUNTER: the current window's units, and of the previous
 -- window's the share that a sliding window still covers, at most `rate`.
 --
--- Stores  in the hash: stamp, when the current window begins; used and prev,
---         the units of that window and of the one before. Windows are aligned
---         to the epoch and `window` microseconds long. The share is counted in
---         `steps` steps of `quantum` microseconds.
---         The name of used tells the window: after a change the old field is
---         found by its ending, and the key's life is renewed.
--- ARGV    used (the field's name), rate, window, steps, quantum
+-- Stores  in its field of the hash: stamp, when the current window begins; used
+--         and prev, the units of that window and of the one before; till.
+--         Windows are aligned to the epoch and `window` microseconds long. The
+--         share is counted in steps of a microsecond, or of so many that products
+--         with the rate are exact.
+-- ARGV    rate, window
 -- Reply   stamp, used, prev: for the window that now is in
--- Calls   none beyond the driver's; HGETALL and HDEL once after a change
+-- Calls   none beyond the driver's
 --@hash
---@fields stamp used prev
---@params rate window steps quantum
+--@fields stamp used prev till
+--@form 7 5 5 4 if used$ + prev$ < 1099511627776
+--@form 7 7 7 5
+--@params rate window
 --@reply stamp used prev
 
 --@check
-stamp$, used$, prev$ = tonumber(stamp$), tonumber(used$), tonumber(prev$)
---+ earlier
-local end$ = 0
+--+ unpack
 local begin$ = now - now % window$
-if stamp$ and used$ and prev$ and used$ + prev$ > 0 then
-  if used$ > 0 then
-    end$ = stamp$ + 2 * window$
-  elseif prev$ > 0 then
-    end$ = stamp$ + window$
-  end
+if not till$ then
+  used$, prev$, till$ = 0, 0, 0
+elseif stamp$ ~= begin$ then
   stamp$ = stamp$ - stamp$ % window$ -- other windows after a change
   if stamp$ > now + 2 * window$ then -- left by a broken clock
-    used$, prev$ = 0, 0
+    used$, prev$, till$ = 0, 0, 0
   elseif stamp$ >= begin$ then -- time stands still until the clock is there
     begin$ = stamp$
   elseif stamp$ == begin$ - window$ then
@@ -37,23 +33,31 @@ if stamp$ and used$ and prev$ and used$ + prev$ > 0 then
   else
     used$, prev$ = 0, 0
   end
-else
-  used$, prev$ = 0, 0
 end
 stamp$ = begin$
-local passed$ = now > begin$ and (now - begin$) / quantum$ or 0
-local full$ = prev$ < rate$ and prev$ or rate$
-local room$ = rate$ * steps$ - full$ * (steps$ - passed$ + passed$ % 1)
-room$ = (room$ - room$ % steps$) / steps$ - used$
+local room$ = rate$
+if prev$ > 0 then
+  local quantum, steps = 1, window$
+  if rate$ * window$ > 4503599627370496 then
+    quantum = math.ceil(rate$ * window$ / 4503599627370496)
+    steps = math.ceil(window$ / quantum)
+  end
+  local passed = now > begin$ and (now - begin$) / quantum or 0
+  local full = prev$ < rate$ and prev$ or rate$
+  room$ = rate$ * steps - full * (steps - passed + passed % 1)
+  room$ = (room$ - room$ % steps) / steps
+end
+room$ = room$ - used$
 
 --@charge
 used$ = used$ + units
-if stamp$ + 2 * window$ - now > ttl then
-  ttl = stamp$ + 2 * window$ - now
+local life$ = stamp$ + 2 * window$ - now
+if used$ == 0 then
+  life$ = prev$ > 0 and life$ - window$ or 0
 end
-
---@stored
---+ forget
+if life$ > ttl then
+  ttl = life$
+end
 
 --@refund
 if since >= stamp$ then

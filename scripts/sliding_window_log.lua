@@ -28,7 +28,10 @@ if last$.err then
   failed = last$
   break
 end
-local number$, latest$ = tonumber(last$[1]), tonumber(last$[2])
+local number$, latest$ = last$[1], last$[2]
+if number$ then
+  number$, latest$ = number$ + 0, latest$ + 0
+end
 local serial$ = number$ and (number$ - number$ % 1000) / 1000
 local broken$ = latest$ and not (latest$ <= now + window$)
 local reach$ = need
@@ -44,7 +47,7 @@ if latest$ and not broken$ then
       failed = early$
       break
     end
-    local first = tonumber(early$[1])
+    local first = early$[1] + 0
     used$ = serial$ - (first - first % 1000) / 1000 + 1
     newest$ = latest$
   end
@@ -59,7 +62,7 @@ elseif over$ > reach$ then
   local place = over$ - used$ - 1
   blocker$ = tonumber(call("ZRANGE", key$, place, place, "WITHSCORES")[2])
 elseif over$ > 0 then
-  blocker$ = tonumber(early$[2 * over$])
+  blocker$ = early$[2 * over$] + 0
 end
 
 --@charge

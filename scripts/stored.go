@@ -1,9 +1,6 @@
 package scripts
 
 import (
-	"encoding/binary"
-	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -11,7 +8,7 @@ import (
 )
 
 // What is stored can be read without the limits, by tools: names of segments
-// and fields tell the algorithm. They do not tell rates or sizes.
+// and fields tell the algorithm.
 
 // A Stored is what a Redis key holds of one rule.
 type Stored struct {
@@ -36,62 +33,49 @@ func AllSegments() []string {
 	return all
 }
 
-var field = regexp.MustCompile(`^(\d*)(?:/\d+)?([1-6][0-7])$`)
-
 // ReadHash takes the hash apart; the parts are in no order. It leaves out what
 // is not the library's.
 func ReadHash(fields map[string]string) map[string]Stored {
 	found := map[string]Stored{}
-	for name, value := range fields {
-		m := field.FindStringSubmatch(name)
-		n, err := strconv.ParseFloat(value, 64) // Lua may have written an exponent
-		if m == nil || err != nil {
+	for part, text := range fields {
+		if len(part) != 2 || part[0] < '1' || part[0] > '6' || part[1] < '0' || part[1] >= '0'+model.MaxRules {
 			continue
 		}
-		part := m[2]
-		s := found[part]
-		s.Part, s.Algorithm = part, algorithms[part[:1]]
-		s.set(m[1], int64(n))
-		found[part] = s
+		if s, ok := readText(part, text); ok {
+			found[part] = s
+		}
 	}
 	return found
 }
 
-// set takes a field by what stands in front of the rule's ending.
-func (s *Stored) set(front string, n int64) {
-	scaled := s.Part[0] >= '4'
-	switch {
-	case front == "":
-		s.State.Stamp = n
-	case scaled:
-		s.Unit, _ = strconv.ParseInt(front, 10, 64)
-		s.State.Used = n
-	case front == "1":
-		s.Unit, s.State.Used = 1, n
-	case front == "2":
-		s.State.Prev = n
-	}
-}
-
 // ReadString takes apart what gcra.lua stores. It reports false for what is not
 // the library's.
-func ReadString(text string) (Stored, bool) {
-	s := Stored{Part: "gcra0", Algorithm: algorithms["gcra"]}
-	parts := strings.Split(text, ":")
-	packed := len(text) == 24
-	for i, to := range []*int64{&s.State.Stamp, &s.State.Used, &s.Unit} {
-		var err error = strconv.ErrSyntax
-		if len(parts) == 3 {
-			*to, err = strconv.ParseInt(parts[i], 10, 64)
-		}
-		if err != nil && packed {
-			n := math.Float64frombits(binary.LittleEndian.Uint64([]byte(text[8*i:])))
-			if *to = int64(n); float64(*to) == n {
-				err = nil
-			}
-		}
-		if err != nil {
-			return s, false
+func ReadString(text string) (Stored, bool) { return readText("gcra0", text) }
+
+// filesOf tells where the fields of an algorithm are named.
+var filesOf = map[string]string{
+	"1": "fixed_window.lua", "2": "sliding_window_counter.lua", "3": "block_after.lua",
+	"4": "token_bucket.lua", "5": "token_bucket.lua", "6": "token_bucket.lua", "gcra": "gcra.lua",
+}
+
+func readText(part, text string) (Stored, bool) {
+	letter := part[:len(part)-1]
+	src := read(filesOf[letter])
+	numbers, ok := src.numbers(text)
+	if !ok {
+		return Stored{}, false
+	}
+	s := Stored{Part: part, Algorithm: algorithms[letter], Unit: 1}
+	for i, name := range src.fields {
+		switch name {
+		case "stamp":
+			s.State.Stamp = numbers[i]
+		case "used":
+			s.State.Used = numbers[i]
+		case "prev":
+			s.State.Prev = numbers[i]
+		case "coin":
+			s.Unit = numbers[i]
 		}
 	}
 	return s, true

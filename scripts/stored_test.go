@@ -2,7 +2,6 @@ package scripts_test
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -77,28 +76,41 @@ func TestStoredIsReadBack(t *testing.T) {
 	}
 }
 
-// Servers pack the numbers of GCRA; the embedded one, which has no library for it, writes digits.
-func TestPackedGCRAIsRead(t *testing.T) {
-	pack := func(numbers ...float64) string {
+// Servers pack the numbers; the embedded one, which has no library for it, writes digits.
+func TestPackedStateIsRead(t *testing.T) {
+	pack := func(widths string, numbers ...int64) string {
 		var text []byte
-		for _, n := range numbers {
-			text = binary.LittleEndian.AppendUint64(text, math.Float64bits(n))
+		for i, n := range numbers {
+			text = append(text, binary.LittleEndian.AppendUint64(nil, uint64(n))[:widths[i]-'0']...)
 		}
 		return string(text)
 	}
-	s, ok := scripts.ReadString(pack(1796082497100229, 42, 600_000))
-	if want := (model.State{Stamp: 1796082497100229, Used: 42}); !ok || s.State != want || s.Unit != 600_000 {
-		t.Errorf("read %+v", s)
+	const stamp, till = 1796082497100229, 1796082499
+	gcra := model.State{Stamp: stamp, Used: 42}
+	for _, text := range []string{pack("7554", stamp, 42, 600_000, till), pack("7775", stamp, 42, 600_000, till), "1796082497100229:42:600000:1796082499"} {
+		if s, ok := scripts.ReadString(text); !ok || s.State != gcra || s.Unit != 600_000 {
+			t.Errorf("%q is read as %+v", text, s)
+		}
 	}
-	for _, text := range []string{pack(1, 2), pack(1, 2, 3, 4), pack(1, 2.5, 3), pack(math.NaN(), 2, 3), pack(1, math.Inf(1), 3), "no limiter wrote all this"[:24]} {
+	for _, text := range []string{pack("77", 1, 2), pack("7554", 1, 2, 3, 4) + "x", "1:2:3", "1:2:3:x", "no limiter wrote all this"[:24]} {
 		if s, ok := scripts.ReadString(text); ok {
 			t.Errorf("%q is read as %+v", text, s)
+		}
+	}
+	found := scripts.ReadHash(map[string]string{
+		"10": pack("775", stamp, 1<<53, till), "21": pack("7775", stamp, 5, 6, till), "30": pack("7775", stamp, 0, stamp+9, till), "67": pack("7554", stamp, 8, 9, till),
+	})
+	for part, want := range map[string]model.State{
+		"10": {Stamp: stamp, Used: 1 << 53}, "21": {Stamp: stamp, Used: 5, Prev: 6}, "30": {Stamp: stamp, Prev: stamp + 9}, "67": {Stamp: stamp, Used: 8},
+	} {
+		if got, ok := found[part]; !ok || got.State != want {
+			t.Errorf("%s is read as %+v, want %+v", part, got.State, want)
 		}
 	}
 }
 
 func TestStrangersAreNotRead(t *testing.T) {
-	if found := scripts.ReadHash(map[string]string{"name": "x", "70": "1", "40": "now", "": "1", "49": "3"}); len(found) != 0 {
+	if found := scripts.ReadHash(map[string]string{"name": "x", "70": "1:2:3:4", "40": "now", "": "1", "48": "1:2:3:4", "41": "1:2:3:4:5"}); len(found) != 0 {
 		t.Errorf("read %v", found)
 	}
 	for _, text := range []string{"", "1", "1700000000000000", "170000000000000012", "1700000000000000x:5", "x:5"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestInspectFindsProblems(t *testing.T) {
 	client.Set(ctx, "rl:api:h:{string}", "x", 0)
 	client.Set(ctx, "rl:api:gcra0:{text}", "x", 0)
 	client.HSet(ctx, "rl:api:h:{stranger}", "name", "x")
-	client.HSet(ctx, "rl:api:h:{immortal}", "10", noon.UnixMicro(), "110", 3)
+	client.HSet(ctx, "rl:api:h:{immortal}", "10", strconv.FormatInt(noon.UnixMicro(), 10)+":3:0")
 	client.ZAdd(ctx, "rl:api:h:{set}")
 	for key, want := range map[string]string{
 		"string": "PROBLEM: this is not a limiter's", "text": "PROBLEM: this is not a limiter's", "stranger": "PROBLEM: this is not a limiter's",

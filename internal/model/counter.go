@@ -1,7 +1,7 @@
 package model
 
 import (
-	"math/bits"
+	"math"
 	"time"
 )
 
@@ -33,21 +33,10 @@ func NewSlidingWindowCounter(rate int, per time.Duration) SlidingWindowCounter {
 		return c
 	}
 	c.window = per.Microseconds()
-	hi, lo := bits.Mul64(uint64(rate), uint64(c.window))
-	quantum, rest := bits.Div64(hi, lo, maxExact)
-	if rest > 0 {
-		quantum++
-	}
-	c.quantum = int64(quantum)
+	c.quantum = int64(math.Ceil(float64(rate) * float64(c.window) / maxExact)) // as the script computes it
 	c.steps = ceilDiv(c.window, c.quantum)
 	return c
 }
-
-// Quantum is the length of a step in microseconds.
-func (c SlidingWindowCounter) Quantum() int64 { return c.quantum }
-
-// Steps is how many steps a window has.
-func (c SlidingWindowCounter) Steps() int64 { return c.steps }
 
 // Validate implements Rule.
 func (c SlidingWindowCounter) Validate() error {
