@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/redislimiter/go-redislimiter/redislimiter"
 )
@@ -81,6 +82,10 @@ type charge struct {
 
 const chargeSize = 32
 
+// refusedInside stands in place of the cost of a charge that was refused after
+// another mount of the same limiter had charged.
+const refusedInside = -1
+
 // appendNote writes the note of all charges and this one.
 func (c charge) appendNote(b []byte, before charges) []byte {
 	b = append(b, token...)
@@ -123,6 +128,16 @@ func (c charges) cost(id uint64) (cost int, found bool) {
 	return cost, found
 }
 
+// refused tells whether a mount of the same limiter further in has refused.
+func (c charges) refused(id uint64) bool {
+	for done := range c.all {
+		if done.id == id && done.cost == refusedInside {
+			return true
+		}
+	}
+	return false
+}
+
 // cover tells whether the client has been told something at least as
 // restrictive: less that is left, or as much and as long to wait.
 func (c charges) cover(by charge) bool {
@@ -139,9 +154,14 @@ var (
 	limiters atomic.Uint64
 )
 
-// limiterID is the same for the same limiter, wherever it is mounted. What
-// cannot be compared, such as an AllowerFunc, is the same only as itself.
+// limiterID is the same for the same limiter, wherever it is mounted. A function
+// is the same as its copies: they point to one closure, which is not collected
+// as long as a middleware has it. What else cannot be compared is the same only
+// within one middleware.
 func limiterID(l redislimiter.Allower) uint64 {
+	if f, ok := l.(redislimiter.AllowerFunc); ok {
+		return maphash.Comparable(seed, *(*unsafe.Pointer)(unsafe.Pointer(&f)))
+	}
 	if reflect.ValueOf(l).Comparable() {
 		return maphash.Comparable(seed, l)
 	}

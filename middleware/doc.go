@@ -41,8 +41,8 @@
 // and a narrow one for an expensive route. The most restrictive is the one that is
 // reported, once. The same limiter (the same value, not one of the same name) with
 // the same key charges a request once, however often it is mounted on the way, at
-// the highest of the costs, which belongs outside: what an inner mount refuses has
-// been charged the outer one's; only an [http.TimeoutHandler] in between hides that.
+// the highest of the costs, and nothing if an inner mount refuses it. Only an
+// [http.TimeoutHandler] in between hides one from the other.
 //
 // What a [redislimiter.LeakyBucket] admits is held until its turn. A client that
 // leaves meanwhile gets its place back.

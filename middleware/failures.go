@@ -13,22 +13,20 @@ import (
 	"github.com/redislimiter/go-redislimiter/redislimiter"
 )
 
-// serveAndRefund calls the handler, and gives n units back if its answer was no
-// failure. They were charged before, so that there is nothing to do where
-// nothing is known: a panic leaves them charged.
-func (m *middleware) serveAndRefund(w http.ResponseWriter, r *http.Request, next http.Handler, result redislimiter.Result, n int) {
+// hasFailed calls the handler, and reports whether its answer was a failure. The
+// request was charged before, so that there is nothing to do where nothing is known:
+// a panic leaves it charged.
+func (m *middleware) hasFailed(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 	var seen outcome
 	next.ServeHTTP(seen.watch(w), r)
 	status := seen.status
 	if status == 0 {
 		if r.Context().Err() != nil {
-			return // whoever leaves before the answer must not have tried for free
+			return true // whoever leaves before the answer must not have tried for free
 		}
 		status = http.StatusOK // what net/http sends for a handler that sends nothing
 	}
-	if !m.onlyFailures(status) {
-		m.giveBack(r, result, n)
-	}
+	return m.onlyFailures(status)
 }
 
 // giveBack refunds n units, also when the client is gone.

@@ -158,8 +158,9 @@ func (m *middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 	h := w.Header()
 	before := chargesIn(h)
 	n := asked.cost
-	if cost, found := before.cost(asked.id); found {
-		if n -= cost; n <= 0 { // mounted twice: the higher cost counts, once
+	outside, twice := before.cost(asked.id)
+	if twice {
+		if n -= outside; n <= 0 { // mounted twice: the higher cost counts, once
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -176,6 +177,10 @@ func (m *middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 	}
 	m.report(h, &result, asked, before)
 	if !result.Allowed {
+		if twice {
+			asked.cost = refusedInside
+			keep(h, string(asked.appendNote(nil, before)))
+		}
 		h[fieldRetry] = []string{strconv.FormatInt(retrySeconds(&result), 10)}
 		m.denied(w, r, result)
 		return
@@ -183,24 +188,26 @@ func (m *middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 	if before == "" {
 		defer forget(h)
 	}
-	m.proceed(w, r, next, &result, n)
+	if !m.proceed(w, r, next, result.Delay) || n > 0 && chargesIn(h).refused(asked.id) {
+		m.giveBack(r, result, n)
+	}
 }
 
 // proceed hands an admitted request on, after the delay that it was admitted
-// with. A client that leaves meanwhile has used nothing.
-func (m *middleware) proceed(w http.ResponseWriter, r *http.Request, next http.Handler, result *redislimiter.Result, n int) {
-	if result.Delay > 0 {
-		if err := sleep(r.Context(), result.Delay); err != nil {
-			m.giveBack(r, *result, n)
+// with. It reports whether it is to stay charged. A client that leaves meanwhile
+// has used nothing.
+func (m *middleware) proceed(w http.ResponseWriter, r *http.Request, next http.Handler, delay time.Duration) bool {
+	if delay > 0 {
+		if err := sleep(r.Context(), delay); err != nil {
 			m.fail(w, r, err, time.Second)
-			return
+			return false
 		}
 	}
-	if m.onlyFailures == nil {
-		next.ServeHTTP(w, r)
-		return
+	if m.onlyFailures != nil {
+		return m.hasFailed(w, r, next)
 	}
-	m.serveAndRefund(w, r, next, *result, n)
+	next.ServeHTTP(w, r)
+	return true
 }
 
 // sleep waits, but no longer than the caller does.

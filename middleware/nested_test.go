@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -58,6 +59,12 @@ func TestNestedLimiters(t *testing.T) {
 	}
 }
 
+func closure(l redislimiter.Allower) redislimiter.Allower {
+	return redislimiter.AllowerFunc(func(ctx context.Context, key string, n int) (redislimiter.Result, error) {
+		return l.AllowN(ctx, key, n)
+	})
+}
+
 // A limiter that is mounted twice on the way of a request charges it once, and
 // the more expensive mount is what it costs.
 func TestMountedTwice(t *testing.T) {
@@ -84,10 +91,13 @@ func TestMountedTwice(t *testing.T) {
 		{"without headers", []func(http.Handler) http.Handler{
 			middleware.New(l, byIP, &middleware.Options{Headers: middleware.NoHeaders}), middleware.New(l, byIP, nil)}, 1},
 		{"a function in one middleware", []func(http.Handler) http.Handler{once, once}, 1},
+		{"a function in two", []func(http.Handler) http.Handler{once, middleware.New(function, byIP, nil)}, 1},
+		{"closures of one function", []func(http.Handler) http.Handler{
+			middleware.New(closure(memory(t, "x", 9)), byIP, nil), middleware.New(closure(l), byIP, nil), middleware.New(closure(memory(t, "y", 9)), byIP, nil)}, 1},
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			peer := "203.0.113." + string(rune('1'+i))
+			peer := fmt.Sprint("203.0.113.", i+1)
 			var next reached
 			h := http.Handler(&next)
 			for j := len(test.mounts) - 1; j >= 0; j-- {
@@ -102,6 +112,37 @@ func TestMountedTwice(t *testing.T) {
 				t.Errorf("charged %d, want %d", charged, test.want)
 			}
 		})
+	}
+}
+
+// A request that an inner mount of the same limiter refuses has cost nothing, whatever the outer ones charge, and however
+// they do.
+func TestRefusedByAnInnerMount(t *testing.T) {
+	failures := func(status int) bool { return status >= 400 }
+	for name, only := range map[string]func(int) bool{"everything counts": nil, "only failures count": failures} {
+		for _, headers := range []middleware.Headers{nil, middleware.NoHeaders} {
+			l := memory(t, "api", 9)
+			mount := func(cost int, h http.Handler) http.Handler {
+				return middleware.New(l, middleware.ByIP(nil), &middleware.Options{
+					Headers: headers, OnlyFailures: only, Cost: func(*http.Request) int { return cost },
+				})(h)
+			}
+			var next reached
+			for cost, want := range map[int]int{9: 200, 10: 429} {
+				resp := serve(mount(1, mount(2, mount(cost, &next))), from("203.0.113.9:1"))
+				look, err := l.AllowN(t.Context(), "203.0.113.9", 0)
+				charged := 0
+				if want == 200 && only == nil {
+					charged = cost
+				}
+				if err != nil || resp.StatusCode != want || 9-look.Remaining != charged {
+					t.Errorf("%s, cost %d: status %d, %d left, %v", name, cost, resp.StatusCode, look.Remaining, err)
+				}
+				if err := l.Reset(t.Context(), "203.0.113.9"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	}
 }
 
