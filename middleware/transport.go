@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,15 +49,16 @@ type Transport struct {
 	Key KeyFunc
 
 	// MaxWait bounds how long a request is held. One that would be held longer
-	// fails at once with ErrWait, as it does if its context would end before.
-	// 0: one minute.
+	// fails at once with ErrWait, and with context.DeadlineExceeded if its
+	// context would end before that. 0: one minute.
 	MaxWait time.Duration
 
 	// Retries is how often a request that was answered 429 or 503 with
 	// Retry-After is sent again after that time. 0: never. The last answer is
-	// returned, and so is one that asks to wait longer than MaxWait. Only
-	// requests whose body can be had again (http.Request.GetBody) are, and
-	// after a 503 only those of idempotent methods.
+	// returned, and so is one that asks to wait longer than MaxWait, or after
+	// which Limiter does not admit the request in time. Only requests whose
+	// body can be had again (http.Request.GetBody) are, and after a 503 only
+	// those of idempotent methods.
 	Retries int
 
 	mu     sync.Mutex
@@ -73,10 +75,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, abandon(req, err)
 	}
+	var last *http.Response // while the request waits to be sent again
 	for try := 0; ; try++ {
 		if err := t.wait(req.Context(), key); err != nil {
-			return nil, abandon(req, err)
+			abandon(req, err)
+			if last != nil && req.Context().Err() == nil {
+				return last, nil
+			}
+			leave(last)
+			return nil, err
 		}
+		leave(last)
 		resp, err := t.base().RoundTrip(req)
 		if err != nil {
 			return nil, err
@@ -93,10 +102,20 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if again == nil {
 			return resp, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
-		resp.Body.Close()
-		req = again
+		req, last = again, resp
 	}
+}
+
+// leave closes an answer that nobody will read. A small one is read, so that the
+// connection can be used again.
+func leave(resp *http.Response) {
+	if resp == nil {
+		return
+	}
+	if resp.ContentLength >= 0 && resp.ContentLength <= 4<<10 {
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	resp.Body.Close()
 }
 
 func (t *Transport) base() http.RoundTripper {
@@ -129,11 +148,11 @@ func (t *Transport) keyOf(req *http.Request) (string, error) {
 
 // hostOf names a host and port in one way only.
 func hostOf(u *url.URL) string {
-	host, port := strings.ToLower(u.Hostname()), u.Port()
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
 	if port == "" || port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
 		return host
 	}
-	return host + ":" + port
+	return net.JoinHostPort(host, port)
 }
 
 func (t *Transport) maxWait() time.Duration {

@@ -96,12 +96,12 @@ func TestTransportWaitsForTheLimiter(t *testing.T) {
 		}
 		a := newAPI(says(200))
 		tr := &middleware.Transport{Base: a, Limiter: l}
-		for _, url := range []string{"http://a.test/", "http://A.test:80/x", "http://b.test/", "http://a.test:8080/", "http://a.test/"} {
+		for _, url := range []string{"http://a.test/", "http://A.test:80/x", "http://b.test/", "http://a.test:8080/", "http://a.test./", "http://[::1]:8080/", "http://[::1:8080]/"} {
 			if status, err := ask(t.Context(), tr, "GET", url, ""); status != 200 {
 				t.Errorf("%s: %v", url, err)
 			}
 		}
-		a.check(t, "0 GET a.test", "1 GET A.test:80", "1 GET b.test", "1 GET a.test:8080", "2 GET a.test")
+		a.check(t, "0 GET a.test", "1 GET A.test:80", "1 GET b.test", "1 GET a.test:8080", "2 GET a.test.", "2 GET [::1]:8080", "2 GET [::1:8080]")
 	})
 }
 
@@ -257,6 +257,54 @@ func TestTransportRetries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where the limiter does not let a request be sent again, the API's last answer is the one; not where its caller has left.
+func TestTransportReturnsTheLastAnswer(t *testing.T) {
+	for name, left := range map[string]bool{"the limiter refuses": false, "the caller leaves": true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(says(429, "Retry-After", "2"), says(200))
+			tr := &middleware.Transport{Base: a, Retries: 1, Limiter: memory(t, "out", 1)}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if left {
+				time.AfterFunc(time.Second, cancel)
+			}
+			status, err := ask(ctx, tr, "PUT", "http://a.test/", "x")
+			if !left && (status != 429 || err != nil) || left && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: status %d, %v", name, status, err)
+			}
+			a.check(t, "0 PUT a.test x")
+			if a.closed.Load() != 1 {
+				t.Errorf("%s: %d answers closed", name, a.closed.Load())
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An answer that goes on for ever is not read before a request is sent again.
+func TestTransportLeavesLongAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		defer writer.Close()
+		busy := says(429, "Retry-After", "2")
+		busy.Body, busy.ContentLength = reader, -1
+		first := true
+		tr := &middleware.Transport{Retries: 1, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			if first {
+				first = false
+				return busy, nil
+			}
+			return says(200), nil
+		})}
+		if status, err := ask(t.Context(), tr, "GET", "http://a.test/", ""); status != 200 || err != nil {
+			t.Errorf("status %d, %v", status, err)
+		}
+	})
 }
 
 // A body that cannot be had again is not sent again.
