@@ -145,7 +145,10 @@ func Exposed(headers Headers) []string {
 	}
 	h := http.Header{fieldRetry: nil, fieldFallback: nil}
 	limit := redislimiter.TokenBucket(1, time.Second, 1)
-	headers(h, redislimiter.Result{Allowed: true, Name: "exposed", Limit: limit})
+	r := redislimiter.Result{Allowed: true, Name: "exposed", Limit: limit, Limits: []redislimiter.Limit{limit}}
+	headers(h, r)
+	r.Shadowed = true
+	headers(h, r)
 	return slices.Sorted(maps.Keys(h))
 }
 

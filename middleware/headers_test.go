@@ -192,13 +192,14 @@ func TestHeadersAreNotShared(t *testing.T) {
 }
 
 func TestExposed(t *testing.T) {
-	own := func(h http.Header, _ redislimiter.Result) { h.Set("X-Quota-Left", "1") }
+	own := func(h http.Header, r redislimiter.Result) { h.Set("X-Quota-Left", r.Limits[0].String()) }
 	for _, test := range []struct {
 		headers middleware.Headers
 		want    string
 	}{
 		{nil, "Ratelimit Ratelimit-Policy Retry-After X-Ratelimit-Fallback"},
 		{middleware.NoHeaders, "Retry-After X-Ratelimit-Fallback"},
+		{middleware.ShadowHeader, "Retry-After X-Ratelimit-Fallback X-Ratelimit-Shadowed"},
 		{middleware.Combine(middleware.RateLimitTriple, own), "Ratelimit-Limit Ratelimit-Remaining Ratelimit-Reset Retry-After X-Quota-Left X-Ratelimit-Fallback"},
 	} {
 		if got := strings.Join(middleware.Exposed(test.headers), " "); got != test.want {

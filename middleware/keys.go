@@ -64,8 +64,11 @@ func ByHeader(name string) KeyFunc {
 		if len(r.Header[name]) > 1 {
 			return "", twice
 		}
-		// White space around a value is no part of it (RFC 9110, 5.5). HTTP/2 passes it on.
-		value := strings.Trim(r.Header.Get(name), " \t")
+		value := r.Header.Get(name)
+		if name == "Host" { // which net/http takes out
+			value = r.Host
+		}
+		value = strings.Trim(value, " \t") // no part of it (RFC 9110, 5.5), but HTTP/2 passes it on
 		if value == "" {
 			return "", missing
 		}

@@ -123,6 +123,18 @@ func joined(t testing.TB, parts []string) string {
 	return key
 }
 
+func TestByHeaderHost(t *testing.T) {
+	r := from("203.0.113.9:1")
+	r.Host = "tenant.example.com"
+	if key, err := middleware.ByHeader("host")(r); key != r.Host || err != nil {
+		t.Errorf("%q, %v", key, err)
+	}
+	r.Host = ""
+	if _, err := middleware.ByHeader("Host")(r); !errors.Is(err, middleware.ErrNoKey) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestHash(t *testing.T) {
 	plain := middleware.ByHeader("X-API-Key")
 	one, two := middleware.Hash([]byte("one"), plain), middleware.Hash([]byte("two"), plain)

@@ -46,6 +46,9 @@ func (c *keyCheck) failed(ctx context.Context, err error) error {
 	if errors.Is(err, ErrNoKey) || errors.Is(err, ErrBadKey) {
 		return err
 	}
+	if ctx.Err() != nil { // the client has left, which is no fault
+		return &serverFault{err}
+	}
 	c.faulty.Do(func() {
 		slog.ErrorContext(ctx, "redislimiter: the key function fails, requests are answered 500 (logged once)", "error", err)
 	})

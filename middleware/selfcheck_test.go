@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -63,5 +64,21 @@ func TestSelfChecks(t *testing.T) {
 				t.Log(log)
 			}
 		})
+	}
+}
+
+// What a key function says about a client that has left is not the fault that is logged once.
+func TestLeavingIsNoFaultOfTheKeyFunction(t *testing.T) {
+	log := logged(t)
+	h := middleware.New(redislimiter.Open, func(r *http.Request) (string, error) { return "", r.Context().Err() }, nil)(new(reached))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	serve(h, from("203.0.113.9:1").WithContext(ctx))
+	if log.Len() != 0 {
+		t.Errorf("logged %s", log)
+	}
+	serve(h, from("203.0.113.9:1"))
+	if strings.Count(log.String(), "the key function fails") != 1 {
+		t.Errorf("logged %q", log)
 	}
 }

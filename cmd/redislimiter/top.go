@@ -79,9 +79,11 @@ func ask(ctx context.Context, text string) (answer, error) {
 	if err != nil {
 		return a, err
 	}
+	// Credentials stand in front of a host, and tokens may in a query.
+	where := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, text, nil)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", u.Redacted(), err)
+		return a, fmt.Errorf("%s: %w", where, err)
 	}
 	request.Header.Set("Accept", "application/json")
 	response, err := http.DefaultClient.Do(request)
@@ -89,11 +91,11 @@ func ask(ctx context.Context, text string) (answer, error) {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 			err = wrapped.Err // the URL is named here
 		}
-		return a, fmt.Errorf("%s: %w", u.Redacted(), err)
+		return a, fmt.Errorf("%s: %w", where, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s: answers %s", u.Redacted(), response.Status)
+		return a, fmt.Errorf("%s: answers %d", where, response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, largest))
 	if err == nil {
@@ -103,7 +105,7 @@ func ask(ctx context.Context, text string) (answer, error) {
 		err = errors.New(`there is no "refused"`)
 	}
 	if err != nil {
-		return answer{}, fmt.Errorf("%s: not what TopRefused serves: %w", u.Redacted(), err)
+		return answer{}, fmt.Errorf("%s: not what TopRefused serves: %w", where, err)
 	}
 	return a, nil
 }

@@ -56,6 +56,7 @@ func TestTopCountsWhatIsNotListed(t *testing.T) {
 func TestTopOfInstancesThatDoNotAnswer(t *testing.T) {
 	good := instance(t, 200, `{"refused":[{"name":"api","key":"aa","count":12,"error":0}],"total":12}`)
 	for _, test := range []struct{ url, names string }{
+		{"http://user:hidden@127.0.0.1:1/refused?token=hidden", "127.0.0.1:1/refused: dial"},
 		{"http://127.0.0.1:1/refused", "127.0.0.1:1/refused: dial"},
 		{strings.Replace(instance(t, 401, "no"), "://", "://user:hidden@", 1), "401"},
 		{instance(t, 200, "<html>"), "not what TopRefused serves"},
