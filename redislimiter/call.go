@@ -16,6 +16,7 @@ import (
 // with their channels.
 type call struct {
 	ctx      context.Context
+	came     time.Time // where calls share trips
 	deadline time.Time
 	id       string // escaped
 	taken    model.Taken
@@ -102,7 +103,7 @@ func (l *Limiter) depart(n *lane, c *call, own bool) *trip {
 	}
 	n.push(c)
 	n.watch(c.deadline)
-	if flying := len(n.aloft); flying >= n.most && (n.alone || flying >= maxTrips || time.Since(n.departed) < patience) {
+	if flying := len(n.aloft); flying >= n.most && (n.alone || flying >= maxTrips || c.came.Sub(n.departed) < patience) {
 		return nil
 	}
 	t := l.trips.Get().(*trip)
@@ -272,17 +273,30 @@ func (l *Limiter) prompt(ctx context.Context, n *lane) bool {
 	return n.server != nil && n.server.prompt && (l.Timeout <= DefaultTimeout || ctx.Done() == nil)
 }
 
-// deadline is when a call has to be back.
+// deadline is when a call has to be back that comes now.
 func (l *Limiter) deadline(ctx context.Context) time.Time {
+	_, end := l.times(ctx)
+	return end
+}
+
+// times are when a call comes, and when it has to be back.
+func (l *Limiter) times(ctx context.Context) (now, end time.Time) {
 	timeout := l.Timeout
 	if timeout == 0 {
 		timeout = DefaultTimeout
 	}
-	deadline := time.Now().Add(timeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		return d
+	callers, bound := ctx.Deadline()
+	if !bound {
+		// Half of what time.Now costs, which reads the wall clock as well. Only a
+		// context's deadline may have to be compared with that.
+		now = l.made.Add(time.Since(l.made))
+		return now, now.Add(timeout)
 	}
-	return deadline
+	now = time.Now()
+	if end = now.Add(timeout); callers.Before(end) {
+		end = callers
+	}
+	return now, end
 }
 
 // timeIsUp reports whether a context's deadline has passed: our alarm may have been

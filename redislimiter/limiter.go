@@ -39,6 +39,7 @@ type Limiter struct {
 	script   *scripts.Script
 	prefixes []string
 	args     []any // ARGV that every call begins with
+	made     time.Time
 
 	lane      lane         // of all calls, or
 	nodes     *nodes       // those of each node
@@ -80,7 +81,7 @@ func New(rdb Client, name string, limits ...Limit) (*Limiter, error) {
 	l := &Limiter{
 		rdb: rdb, name: name, limits: slices.Clone(limits), rules: rules, capacity: capacityOf(rules),
 		script: script, prefixes: keys.Prefixes(name, script.Segments),
-		single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
+		made: time.Now(), single: lane{most: maxTrips, alone: true}, trips: sync.Pool{New: newTrip}, calls: sync.Pool{New: newCall},
 	}
 	l.pipeliner, _ = rdb.(pipeliner)
 	if manyNodes(rdb) {
@@ -145,7 +146,9 @@ func atMost(n int, capacity int64) model.Charge {
 func (l *Limiter) decide(ctx context.Context, key string, charge model.Charge) (Result, error) {
 	c := l.calls.Get().(*call)
 	c.id, c.taken.Charge = keys.Escape(key), charge
-	if err := l.do(ctx, l.deadline(ctx), l.laneOf(c.id), c); err != nil {
+	now, deadline := l.times(ctx)
+	c.came = now
+	if err := l.do(ctx, deadline, l.laneOf(c.id), c); err != nil {
 		return Result{Name: l.name}, err
 	}
 	r := l.result(key, &c.taken, c.request)
