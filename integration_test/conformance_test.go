@@ -66,7 +66,7 @@ const borrow = `local redis = (function(real)
         return { ARGV[#ARGV - 1], ARGV[#ARGV] }
       elseif name == "PEXPIRE" then
         args[2] = args[2] * 60
-      elseif name == "SET" then
+      elseif name == "SET" and args[4] then
         args[4] = args[4] * 60
       end
       return run(name, unpack(args))
