@@ -45,7 +45,8 @@
 // [http.TimeoutHandler] in between hides one from the other.
 //
 // What a [redislimiter.LeakyBucket] admits is held until its turn. A client that
-// leaves meanwhile gets its place back.
+// leaves meanwhile gives its place back; over HTTP/1 net/http does not notice that
+// of a request with a body, which nobody has read yet.
 //
 // # Self-checks
 //

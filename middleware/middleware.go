@@ -48,7 +48,8 @@ type Options struct {
 	// The request is charged before it is handled, and given back if the answer
 	// is no failure: requests sent at the same time cannot all slip through.
 	// A handler that panics has failed, and so has one whose client leaves before
-	// an answer was begun. A connection that is taken over (hijacked) counts as
+	// an answer was begun; over HTTP/1 net/http notices that only once the body
+	// of the request has been read. A connection that is taken over (hijacked) counts as
 	// status 101. Only with this option is the ResponseWriter wrapped; Flusher,
 	// Hijacker and http.ResponseController work nevertheless.
 	OnlyFailures func(status int) bool
