@@ -29,7 +29,9 @@ const (
 // Primary. Results say in their Source who decided.
 //
 // A caller that gives up, or asks for what can never be allowed, gets that
-// error and is no failure of Primary. Secondary has to decide at once; Primary
+// error and is no failure of Primary. Nor is it one when the context's deadline
+// passes that left it less than half of Timeout (of 100 ms if that is 0): who sends
+// requests in a hurry must not be able to turn Primary off for all. Secondary has to decide at once; Primary
 // has to return when its context is done, as everything in this package does.
 //
 // What fits Primary but not a Secondary that has a share of the limit is refused with
@@ -72,6 +74,11 @@ type Fallback struct {
 
 // A callersError is not Primary's fault: it passes through, uncounted.
 type callersError struct{ error }
+
+// A hasty error is not Primary's fault either, but Secondary has an answer.
+type hasty struct{ error }
+
+func (h hasty) Unwrap() error { return h.error }
 
 // AllowN asks Primary, or Secondary if Primary gives no decision.
 func (f *Fallback) AllowN(ctx context.Context, key string, n int) (Result, error) {
@@ -147,8 +154,11 @@ func (f *Fallback) setUp() {
 		Timeout:     cooldown,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(failures) },
 		IsExcluded: func(err error) bool {
-			var callers callersError
-			return errors.As(err, &callers)
+			switch err.(type) {
+			case callersError, hasty:
+				return true
+			}
+			return false
 		},
 	})
 }
@@ -173,7 +183,10 @@ func (f *Fallback) validate() error {
 }
 
 func (f *Fallback) primary(ctx context.Context, key string, n int) (Result, error) {
-	bounded := ctx
+	bounded, hurry := ctx, false
+	if deadline, ok := ctx.Deadline(); ok {
+		hurry = 2*time.Until(deadline) < cmp.Or(f.Timeout, DefaultTimeout)
+	}
 	if f.Timeout > 0 {
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, f.Timeout)
@@ -182,6 +195,9 @@ func (f *Fallback) primary(ctx context.Context, key string, n int) (Result, erro
 	result, err := f.Primary.AllowN(bounded, key, n)
 	if err != nil && (callerMistake(err) || ctx.Err() == context.Canceled) {
 		return result, callersError{err}
+	}
+	if err != nil && hurry && timeIsUp(ctx) {
+		return result, hasty{err}
 	}
 	return result, err
 }

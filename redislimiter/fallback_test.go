@@ -217,6 +217,44 @@ func TestSlowRedisIsAnsweredWithinTheBudget(t *testing.T) {
 	})
 }
 
+// Callers who leave Primary next to no time get Secondary's answer, and take Primary from nobody else.
+func TestHastyCallersAreNoFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f0, l := flakyLimiter(t)
+		f0.before = func(context.Context, int64, redis.Cmder) error {
+			time.Sleep(5 * time.Millisecond)
+			return nil
+		}
+		f := &rl.Fallback{Primary: l, Secondary: rl.Closed}
+		ask := func(within time.Duration) rl.Result {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			r, err := f.AllowN(ctx, "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		for range 10 {
+			if r := ask(2 * time.Millisecond); r.Source != rl.SourceClosed {
+				t.Fatalf("%+v", r)
+			}
+			time.Sleep(10 * time.Millisecond) // its own call comes back
+		}
+		if r := ask(time.Second); r.Source != rl.SourceRedis || f.Resting() {
+			t.Errorf("others get %+v", r)
+		}
+		f0.before = func(context.Context, int64, redis.Cmder) error { time.Sleep(time.Second); return nil }
+		for range 5 {
+			ask(60 * time.Millisecond)
+		}
+		if !f.Resting() {
+			t.Error("those that left it enough time do not count")
+		}
+		time.Sleep(2 * time.Second) // lets the calls end that nobody waits for
+	})
+}
+
 func TestMoreThanTheShareIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := rl.TokenBucket(9, time.Second, 9)
